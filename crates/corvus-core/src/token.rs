@@ -1,0 +1,1 @@
+//! Signed admission and place tokens of the access queue.
