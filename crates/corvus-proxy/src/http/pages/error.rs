@@ -34,7 +34,7 @@ pub(crate) fn error(visit: &Visit<'_>, status: u16, reason: &str) -> String {
         main: &main,
         figures: false,
         script: None,
-        reason: Some(shown(status, reason)),
+        reason: (status != 404).then_some(reason),
     })
 }
 
@@ -43,14 +43,10 @@ pub(crate) fn error_json(status: u16, reason: &str, request_id: &str) -> String 
     let (sentence, _) = words(&Language::En.text().errors, status, reason);
     Object::new()
         .number("status", u64::from(status))
-        .string("error", shown(status, reason))
+        .string("error", if status == 404 { "not_found" } else { reason })
         .string("detail", sentence)
         .string("request_id", request_id)
         .end()
-}
-
-fn shown(status: u16, reason: &str) -> &str {
-    if status == 404 { "not_found" } else { reason }
 }
 
 /// What happened, and what to do about it.

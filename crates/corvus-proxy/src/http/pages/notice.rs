@@ -72,7 +72,7 @@ impl Notice<'_> {
             }
             Self::NotOpen { opens_in_ms: Some(ms) } => format!(
                 "<div class=\"figure\"><p class=\"soft\">{}</p>\
-                 <p id=\"clock\" class=\"big long\" role=\"timer\">{}</p></div>\
+                 <p id=\"clock\" class=\"big clock\" role=\"timer\">{}</p></div>\
                  <noscript><p class=\"soft\">{}</p></noscript>",
                 escaped(text.opens_in),
                 visit.language.clock(*ms),

@@ -74,7 +74,7 @@ function show(rank, waiting, eta) {
     try { sessionStorage.setItem(memory, JSON.stringify(seen)); } catch {}
     set('rank', rank === 1 ? text.next : number(rank));
     byId('rank').className = 'big' + (rank === 1 ? ' next' : number(rank).length > 5 ? ' long' : '');
-    byId('bar').value = (seen.first - rank + 1) / (seen.first + 1);
+    byId('bar').value = Math.max(0.03, (seen.first - rank + 1) / (seen.first + 1));
     byId('bar').hidden = false;
     set('ahead', number(rank - 1));
     set('behind', number(Math.max(0, waiting - rank)));
@@ -172,7 +172,7 @@ addEventListener('pageshow', (event) => {
   poll();
 });
 // The Refresh header is for visitors without a script; this ends its timer.
-addEventListener('load', () => setTimeout(() => stop(), 0));
+addEventListener('load', () => setTimeout(() => window.stop(), 0));
 
 byId('stay').hidden = false;
 byId('stay').addEventListener('click', () => {

@@ -83,7 +83,7 @@ fn main(page: &Waiting<'_>, title: &str) -> String {
     format!(
         r#"<h1>{title}</h1>
 {message}
-<div id="start" class="figure"{start_hidden}><p class="soft">{starts_in}</p><p id="clock" class="big long" role="timer">{clock}</p><p class="promise">{lottery}</p></div>
+<div id="start" class="figure"{start_hidden}><p class="soft">{starts_in}</p><p id="clock" class="big clock" role="timer">{clock}</p><p class="promise">{lottery}</p></div>
 <div id="line" class="figure"{unknown}><p class="soft">{place}</p><p id="rank" class="{class}">{rank}</p><progress id="bar" aria-label="{progress}" max="1" value="0" hidden></progress></div>
 <dl id="tiles"{unknown}><div class="wide"><dt>{wait}</dt><dd id="wait">{eta}</dd></div><div><dt>{ahead_label}</dt><dd id="ahead">{ahead}</dd></div><div><dt>{behind_label}</dt><dd id="behind">{behind}</dd></div></dl>
 <dl id="crowd"{known}><div><dt>{here_label}</dt><dd id="here">{here}</dd></div></dl>
