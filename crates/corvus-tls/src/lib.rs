@@ -8,6 +8,8 @@
 mod certificate;
 mod client;
 mod danger;
+#[cfg(test)]
+mod fixture;
 mod names;
 mod pinned;
 mod reference;
