@@ -1,1 +1,23 @@
-//! 
+//! Access queues (waiting rooms): let in as many visitors as a site can bear, and the rest in the
+//! order they came.
+//!
+//! - [`gate`]: what the gateway does with a request; the HTTP stage talks to this;
+//! - [`engine`]: the store behind it, one of several engines;
+//! - [`embedded`]: the engine in this process, saved under DATA;
+//! - [`room`]: one queue as a pure state machine;
+//! - [`op`]: what is asked of a store and what it answers;
+//! - [`keys`]: signing keys and their rotation.
+
+pub mod embedded;
+pub mod engine;
+pub mod gate;
+pub mod keys;
+pub mod op;
+pub mod room;
+
+#[cfg(test)]
+mod faulty;
+
+pub use engine::{Engine, OpenError};
+pub use gate::{Check, CookieChange, Cookies, Decision, Outcome, QueueService, Visitor};
+pub use keys::KeyStore;

@@ -1,0 +1,84 @@
+//! The store behind the gateway: one of the engines.
+
+use std::{path::Path, sync::Arc};
+
+use corvus_config::snapshot::Queue;
+use corvus_core::{Clock, Id};
+
+use crate::{
+    embedded::{Embedded, JournalError, Notice},
+    keys::{KeyError, KeyStore},
+    op::{Op, Reply, Report, Stats, StoreError},
+};
+
+/// Where queues live.
+pub enum Engine {
+    /// In this process.
+    Embedded(Embedded),
+    /// An embedded one that can be made to fail.
+    #[cfg(test)]
+    Faulty(crate::faulty::Faulty),
+}
+
+/// Why queues cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("access queues: {0}")]
+    Keys(#[from] KeyError),
+    #[error("access queues: {0}")]
+    State(#[from] JournalError),
+}
+
+impl Engine {
+    /// The embedded engine with state in `dir` (`None`: in memory only).
+    pub fn embedded(
+        dir: Option<&Path>,
+        clock: Arc<dyn Clock>,
+        keys: &KeyStore,
+    ) -> Result<Self, OpenError> {
+        Ok(Self::Embedded(Embedded::open(dir, clock, keys.draw_key(), keys.are_new())?))
+    }
+
+    /// Takes the settings of `queues`; returns what of them does not hold yet.
+    pub fn configure(&self, queues: &[Arc<Queue>]) -> Vec<Notice> {
+        match self {
+            Self::Embedded(engine) => engine.configure(queues),
+            #[cfg(test)]
+            Self::Faulty(engine) => engine.inner.configure(queues),
+        }
+    }
+
+    /// One call: a pass over `queue`, then `ops` in order. `report`: from this gateway's latest
+    /// reply for the queue.
+    #[expect(clippy::unused_async, reason = "an engine across the network waits here")]
+    pub async fn call(
+        &self,
+        queue: &Id,
+        report: Option<Report>,
+        ops: &[Op],
+    ) -> Result<Reply, StoreError> {
+        match self {
+            Self::Embedded(engine) => engine.call(queue, report, ops),
+            #[cfg(test)]
+            Self::Faulty(engine) => engine.call(queue, report, ops),
+        }
+    }
+
+    /// Numbers of a queue as this process knows them.
+    pub fn stats(&self, queue: &Id) -> Option<Stats> {
+        match self {
+            Self::Embedded(engine) => engine.stats(queue),
+            #[cfg(test)]
+            Self::Faulty(engine) => engine.inner.stats(queue),
+        }
+    }
+
+    /// Writes what is not yet saved; before a clean end.
+    pub fn save(&self) -> Result<(), JournalError> {
+        match self {
+            Self::Embedded(engine) => engine.save(),
+            #[cfg(test)]
+            Self::Faulty(engine) => engine.inner.save(),
+        }
+    }
+}
