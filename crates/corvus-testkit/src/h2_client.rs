@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -13,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use crate::headers::Headers;
 use crate::patiently;
+use crate::pattern::{first_mismatch, patterned};
 use crate::raw_client::RawClient;
 use crate::wire::bad;
 
@@ -84,25 +86,33 @@ impl H2Client {
     /// Sends a request with a whole body and reads the whole response.
     pub async fn send(&self, request: Request<Bytes>) -> io::Result<H2Response> {
         let request = request.map(|body| {
-            use futures_util::StreamExt;
             let frame = (!body.is_empty()).then(|| Ok(Frame::data(body)));
             StreamBody::new(futures_util::stream::iter(frame).boxed())
         });
-        let response = self.start(request).await?;
-        let (head, mut incoming) = response.into_parts();
-        let (mut body, mut trailers) = (Vec::new(), Headers::default());
+        collect(self.start(request).await?).await
+    }
+
+    /// POSTs `total` bytes of [`crate::pattern`] in constant memory.
+    pub async fn upload(&self, path: &str, total: u64) -> io::Result<H2Response> {
+        let frames = patterned(total).map(|piece| piece.map(Frame::data)).boxed();
+        let request = self.request("POST", path).body(StreamBody::new(frames));
+        collect(self.start(request.map_err(io::Error::other)?).await?).await
+    }
+
+    /// GETs a body in constant memory: its length, if it is [`crate::pattern`] throughout.
+    pub async fn download(&self, path: &str) -> io::Result<u64> {
+        let body = StreamBody::new(futures_util::stream::empty().boxed());
+        let request = self.request("GET", path).body(body).map_err(io::Error::other)?;
+        let mut incoming = self.start(request).await?.into_body();
+        let mut read = 0;
         while let Some(frame) = next_frame(&mut incoming).await? {
-            match frame.into_data() {
-                Ok(data) => body.extend_from_slice(&data),
-                Err(frame) => {
-                    if let Ok(fields) = frame.into_trailers() {
-                        trailers = Headers::from_map(&fields);
-                    }
-                }
+            let Ok(piece) = frame.into_data() else { continue };
+            if let Some(at) = first_mismatch(read, &piece) {
+                return Err(bad(format!("the body differs from the pattern at byte {at}")));
             }
+            read += piece.len() as u64;
         }
-        let headers = Headers::from_map(&head.headers);
-        Ok(H2Response { status: head.status.as_u16(), headers, body: body.into(), trailers })
+        Ok(read)
     }
 
     /// Sends a request whose body comes in pieces; returns when the response head is there.
@@ -117,6 +127,23 @@ impl H2Client {
         })
         .await
     }
+}
+
+async fn collect(response: Response<Incoming>) -> io::Result<H2Response> {
+    let (head, mut incoming) = response.into_parts();
+    let (mut body, mut trailers) = (Vec::new(), Headers::default());
+    while let Some(frame) = next_frame(&mut incoming).await? {
+        match frame.into_data() {
+            Ok(data) => body.extend_from_slice(&data),
+            Err(frame) => {
+                if let Ok(fields) = frame.into_trailers() {
+                    trailers = Headers::from_map(&fields);
+                }
+            }
+        }
+    }
+    let headers = Headers::from_map(&head.headers);
+    Ok(H2Response { status: head.status.as_u16(), headers, body: body.into(), trailers })
 }
 
 pub(crate) async fn next_frame(incoming: &mut Incoming) -> io::Result<Option<Frame<Bytes>>> {

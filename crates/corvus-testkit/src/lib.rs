@@ -41,13 +41,13 @@ pub use echo::{TcpEcho, UdpEcho};
 pub use grpc::{Bidi, GrpcClient, GrpcReply};
 pub use h2_client::{H2Client, H2Response};
 pub use headers::Headers;
-pub use origin::{Origin, OriginBuilder, Seen};
+pub use origin::{Counts, Origin, OriginBuilder, Seen};
 pub use pattern::{first_mismatch, pattern};
 pub use port::{data_dir, free_port};
 pub use raw_client::{RawClient, RawResponse, ResponseHead};
 pub use raw_origin::{RawOrigin, Step};
 pub use tempfile::TempDir;
-pub use tls::{Certificate, client_config, server_config};
+pub use tls::{Authority, Certificate, client_config, client_config_as, server_config};
 pub use visitor::{Accept, Page, Visitor};
 pub use websocket::{Message, WebSocket};
 

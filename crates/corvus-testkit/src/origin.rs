@@ -6,13 +6,14 @@ mod h2;
 mod routes;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::headers::Headers;
+use crate::patiently;
 use crate::server::{ServerThread, anywhere};
 use crate::tls::{Certificate, server_config};
 use crate::wire::{IoStream, Wire};
@@ -48,21 +49,30 @@ impl Seen {
     }
 }
 
+/// What an origin has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub requests: usize,
+    /// Connections accepted.
+    pub connections: usize,
+    /// Connections open now.
+    pub open: usize,
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     seen: Mutex<Vec<Seen>>,
-    requests: AtomicUsize,
-    connections: AtomicUsize,
-    open: AtomicUsize,
+    counts: watch::Sender<Counts>,
 }
 
 impl Shared {
     fn record(&self, request: &Seen) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() < KEPT_REQUESTS {
             seen.push(request.clone());
         }
+        drop(seen);
+        self.counts.send_modify(|counts| counts.requests += 1);
     }
 }
 
@@ -170,17 +180,35 @@ impl Origin {
     }
 
     pub fn requests(&self) -> usize {
-        self.shared.requests.load(Ordering::Relaxed)
+        self.counts().requests
     }
 
     /// How many connections came.
     pub fn connections(&self) -> usize {
-        self.shared.connections.load(Ordering::Relaxed)
+        self.counts().connections
     }
 
     /// How many connections are open now.
     pub fn open_connections(&self) -> usize {
-        self.shared.open.load(Ordering::Relaxed)
+        self.counts().open
+    }
+
+    pub fn counts(&self) -> Counts {
+        *self.shared.counts.borrow()
+    }
+
+    /// Waits until the counts satisfy `done`: a connection has been closed, a request has come.
+    pub async fn wait_for(
+        &self,
+        what: &str,
+        mut done: impl FnMut(Counts) -> bool,
+    ) -> std::io::Result<Counts> {
+        let mut counts = self.shared.counts.subscribe();
+        patiently(what, async {
+            let found = counts.wait_for(|counts| done(*counts)).await;
+            found.map(|counts| *counts).map_err(std::io::Error::other)
+        })
+        .await
     }
 }
 
@@ -188,14 +216,17 @@ struct Counted(Arc<Shared>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.counts.send_modify(|counts| counts.open -= 1);
     }
 }
 
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
     while let Ok((stream, peer)) = listener.accept().await {
-        let connection = shared.connections.fetch_add(1, Ordering::Relaxed);
-        shared.open.fetch_add(1, Ordering::Relaxed);
+        let connection = shared.counts.borrow().connections;
+        shared.counts.send_modify(|counts| {
+            counts.connections += 1;
+            counts.open += 1;
+        });
         let (tls, counted) = (tls.clone(), Counted(shared.clone()));
         tokio::spawn(async move {
             // What a gateway does to a connection is judged by the test, not by the origin.

@@ -1,9 +1,11 @@
 //! A body that proves itself: byte `i` is `i mod 251`, so a lost, doubled or swapped buffer shows
 //! (251 is prime, no power-of-two buffer hides in it).
 
+use std::io;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt};
 
 const PERIOD: usize = 251;
 /// The longest slice [`pattern`] gives.
@@ -19,6 +21,15 @@ pub fn pattern(offset: u64, len: usize) -> Bytes {
         return TABLE.slice(start..start + len);
     }
     (start..start + len).map(|i| (i % PERIOD) as u8).collect::<Vec<_>>().into()
+}
+
+/// The first `total` bytes, in pieces.
+pub(crate) fn patterned(total: u64) -> BoxStream<'static, io::Result<Bytes>> {
+    stream::unfold(0, move |sent| async move {
+        let take = (total - sent).min(CHUNK as u64);
+        (take > 0).then(|| (Ok(pattern(sent, take as usize)), sent + take))
+    })
+    .boxed()
 }
 
 /// The position in the body of the first byte that is not the pattern's, for a piece at `offset`.

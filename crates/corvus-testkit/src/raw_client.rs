@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::headers::Headers;
+use crate::pattern::{CHUNK, first_mismatch, pattern};
 use crate::wire::{Body, Framing, IoStream, Wire, bad, declared_framing, parse_head};
 use crate::{PATIENCE, tls, within};
 
@@ -89,8 +91,17 @@ impl RawClient {
 
     /// Begins TLS on this connection, for instance after a PROXY protocol header was sent.
     pub async fn start_tls(self, sni: &str, alpn: &[&str]) -> io::Result<Self> {
+        self.start_tls_with(sni, tls::client_config(alpn)).await
+    }
+
+    /// Begins TLS with settings of the test's own: a client certificate, one TLS version.
+    pub async fn start_tls_with(
+        self,
+        sni: &str,
+        config: Arc<rustls::ClientConfig>,
+    ) -> io::Result<Self> {
         let name = ServerName::try_from(sni.to_owned()).map_err(|e| bad(e.to_string()))?;
-        let connector = tokio_rustls::TlsConnector::from(tls::client_config(alpn));
+        let connector = tokio_rustls::TlsConnector::from(config);
         let connect = connector.connect(name, self.wire.stream);
         let tls = within(self.patience, "TLS handshake", connect).await?;
         let (_, session) = tls.get_ref();
@@ -211,6 +222,42 @@ impl RawClient {
         }
         text.push_str("\r\n");
         self.exchange(text).await
+    }
+
+    /// Sends `total` bytes of [`crate::pattern`] as a body, in constant memory.
+    pub async fn send_pattern(&mut self, total: u64) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < total {
+            let piece = pattern(sent, (total - sent).min(CHUNK as u64) as usize);
+            self.send(&piece).await?;
+            sent += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The same in chunked framing, with the last chunk.
+    pub async fn send_pattern_chunked(&mut self, total: u64) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < total {
+            let piece = pattern(sent, (total - sent).min(CHUNK as u64) as usize);
+            self.send(format!("{:x}\r\n", piece.len())).await?;
+            self.send([&piece[..], b"\r\n"].concat()).await?;
+            sent += piece.len() as u64;
+        }
+        self.send("0\r\n\r\n").await
+    }
+
+    /// Reads the body of the last head in constant memory: its length, if it is
+    /// [`crate::pattern`] throughout.
+    pub async fn read_pattern(&mut self) -> io::Result<u64> {
+        let mut read = 0;
+        while let Some(piece) = self.read_body().await? {
+            if let Some(at) = first_mismatch(read, &piece) {
+                return Err(bad(format!("the body differs from the pattern at byte {at}")));
+            }
+            read += piece.len() as u64;
+        }
+        Ok(read)
     }
 
     /// Everything until the peer closes. A reset is an error.

@@ -293,3 +293,80 @@ async fn stream_echoes() {
     let (n, from) = socket.recv_from(&mut buffer).await.unwrap();
     assert_eq!((&buffer[..n], from), (&b"ping"[..], udp.addr()));
 }
+
+#[tokio::test]
+async fn long_bodies_pass_in_pieces_both_ways() {
+    const TOTAL: u64 = 20_000_000;
+    let report = json!({"bytes": TOTAL, "first_mismatch": null});
+    let origin = Origin::start();
+    let mut client = RawClient::connect(origin.addr()).await.unwrap();
+    client
+        .send(format!("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: {TOTAL}\r\n\r\n"))
+        .await
+        .unwrap();
+    client.send_pattern(TOTAL).await.unwrap();
+    assert_eq!(client.read_response("POST").await.unwrap().json(), report);
+    client
+        .send("POST /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .await
+        .unwrap();
+    client.send_pattern_chunked(TOTAL).await.unwrap();
+    assert_eq!(client.read_response("POST").await.unwrap().json(), report);
+    client.send(format!("GET /chunked/{TOTAL} HTTP/1.1\r\nHost: a\r\n\r\n")).await.unwrap();
+    assert_eq!(client.read_head("GET").await.unwrap().status, 200);
+    assert_eq!(client.read_pattern().await.unwrap(), TOTAL);
+
+    let client = H2Client::connect(origin.addr(), "a").await.unwrap();
+    assert_eq!(client.upload("/upload", TOTAL).await.unwrap().json(), report);
+    assert_eq!(client.download(&format!("/bytes/{TOTAL}")).await.unwrap(), TOTAL);
+    // The body of `/echo` is not the pattern.
+    assert!(client.download("/echo").await.is_err());
+    drop(client);
+    let counts = origin.wait_for("one connection left", |c| c.open == 1).await.unwrap();
+    assert_eq!((counts.requests, counts.connections), (6, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_visitors_at_once() {
+    let origin = Origin::start();
+    let addr = origin.addr();
+    let visits = (0..200).map(|n| {
+        tokio::spawn(async move {
+            let mut visitor = Visitor::new(addr, "shop.test").ip(&format!("203.0.113.{n}"));
+            let path = format!("/redirect?/set-cookie?me={n}");
+            assert_eq!(visitor.get(&path, &[]).await.unwrap().status, 200);
+            let seen = visitor.get_json("/echo", &[]).await.unwrap().body;
+            assert!(seen.contains(&format!("me={n}\"")), "{seen}");
+            visitor.cookie("me").map(str::to_owned)
+        })
+    });
+    for (n, visit) in visits.collect::<Vec<_>>().into_iter().enumerate() {
+        assert_eq!(visit.await.unwrap(), Some(n.to_string()));
+    }
+    assert_eq!((origin.requests(), origin.connections()), (600, 200));
+}
+
+#[tokio::test]
+async fn an_authority_signs_what_a_verifying_server_accepts() {
+    use rustls_pki_types::pem::PemObject;
+    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let mut roots = rustls::RootCertStore::empty();
+    let pem = ours.certificate_pem.as_bytes();
+    roots.add(rustls_pki_types::CertificateDer::from_pem_slice(pem).unwrap()).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
+        std::sync::Arc::new(roots),
+        provider,
+    )
+    .build()
+    .unwrap();
+    let now = rustls_pki_types::UnixTime::now();
+    let verdict = |certificate: &Certificate| {
+        use rustls::server::danger::ClientCertVerifier;
+        ClientCertVerifier::verify_client_cert(&*verifier, &certificate.der, &[], now).is_ok()
+    };
+    assert!(verdict(&ours.issue(&["ana"])));
+    assert!(!verdict(&other.issue(&["ana"])));
+    // Both halves of a client certificate fit together.
+    let _ = client_config_as(&ours.issue(&["ana"]), &["h2"]);
+}

@@ -28,6 +28,44 @@ impl Certificate {
             key_der: made.signing_key.serialize_der(),
         }
     }
+
+    fn key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.key_der.clone()))
+    }
+}
+
+/// A certificate authority of a test: what a host trusts (`client_ca`, `upstream_tls.ca`), and what
+/// signs the certificates that pass.
+#[derive(Debug)]
+pub struct Authority {
+    /// The authority's own certificate.
+    pub certificate_pem: String,
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+}
+
+impl Authority {
+    pub fn new(name: &str) -> Self {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let certificate = params.self_signed(&key).expect("an authority's certificate");
+        Self { certificate_pem: certificate.pem(), issuer: rcgen::Issuer::new(params, key) }
+    }
+
+    /// A certificate for servers and clients with these names.
+    pub fn issue(&self, names: &[&str]) -> Certificate {
+        let names: Vec<_> = names.iter().map(|n| (*n).to_owned()).collect();
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let params = rcgen::CertificateParams::new(names).expect("names of a certificate");
+        let made = params.signed_by(&key, &self.issuer).expect("a signed certificate");
+        Certificate {
+            certificate_pem: made.pem(),
+            key_pem: key.serialize_pem(),
+            der: made.der().clone(),
+            key_der: key.serialize_der(),
+        }
+    }
 }
 
 fn provider() -> Arc<CryptoProvider> {
@@ -40,12 +78,11 @@ fn protocols(alpn: &[&str]) -> Vec<Vec<u8>> {
 
 /// A server configuration with one certificate for every name.
 pub fn server_config(certificate: &Certificate, alpn: &[&str]) -> Arc<ServerConfig> {
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(certificate.key_der.clone()));
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .expect("the provider's TLS versions")
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.der.clone()], key)
+        .with_single_cert(vec![certificate.der.clone()], certificate.key())
         .expect("a certificate and its key");
     config.alpn_protocols = protocols(alpn);
     Arc::new(config)
@@ -54,14 +91,26 @@ pub fn server_config(certificate: &Certificate, alpn: &[&str]) -> Arc<ServerConf
 /// A client configuration that accepts any certificate; signatures are checked, so the peer does
 /// hold the key of what it shows.
 pub fn client_config(alpn: &[&str]) -> Arc<ClientConfig> {
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let mut config = any_server().with_no_client_auth();
+    config.alpn_protocols = protocols(alpn);
+    Arc::new(config)
+}
+
+/// [`client_config`] for a client that shows a certificate when it is asked for one.
+pub fn client_config_as(certificate: &Certificate, alpn: &[&str]) -> Arc<ClientConfig> {
+    let mut config = any_server()
+        .with_client_auth_cert(vec![certificate.der.clone()], certificate.key())
+        .expect("a certificate and its key");
+    config.alpn_protocols = protocols(alpn);
+    Arc::new(config)
+}
+
+fn any_server() -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
+    ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .expect("the provider's TLS versions")
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider())))
-        .with_no_client_auth();
-    config.alpn_protocols = protocols(alpn);
-    Arc::new(config)
 }
 
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::Seen;
 use crate::grpc;
 use crate::headers::Headers;
-use crate::pattern::{CHUNK, first_mismatch, pattern};
+use crate::pattern::{first_mismatch, patterned};
 use crate::wire::{Body, Wire, bad};
 
 const KEPT_BODY: usize = 4096;
@@ -169,14 +169,6 @@ pub(super) async fn route(seen: &Seen, body: &mut RequestBody<'_>) -> io::Result
 
 fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
     query.split('&').filter_map(|pair| pair.split_once('='))
-}
-
-fn patterned(total: u64) -> Pieces {
-    stream::unfold(0, move |sent| async move {
-        let take = (total - sent).min(CHUNK as u64);
-        (take > 0).then(|| (Ok(pattern(sent, take as usize)), sent + take))
-    })
-    .boxed()
 }
 
 fn events(interval_ms: u64, count: u64) -> Reply {
