@@ -9,7 +9,10 @@ use corvus_core::Id;
 use corvus_rules::Expr;
 use ipnet::IpNet;
 
-pub use crate::{host_index::{HostIndex, HostMatch}, queue_settings::*};
+pub use crate::{
+    host_index::{HostIndex, HostMatch},
+    queue_settings::*,
+};
 
 /// One version of the whole configuration.
 #[derive(Debug)]
@@ -97,7 +100,10 @@ pub struct Upstream {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum UpstreamAddress {
     /// A name or a literal address (IPv6 without brackets), and a port.
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     Unix(String),
 }
 

@@ -89,7 +89,7 @@ fn expressions_mean_what_they_say() {
         r#"http.request.headers["x-none"] ne "secret""#,
         r#"http.cookie["session"] matches r"^[a-c]{3}$""#,
         r#"http.request.cookies["session"] ~ "^\\w+$""#,
-        r#"ip.src in {10.0.0.0/8, 203.0.113.1..203.0.113.9 ::1}"#,
+        r"ip.src in {10.0.0.0/8, 203.0.113.1..203.0.113.9 ::1}",
         r"ip.src eq 203.0.113.7",
         r"ssl",
         r"not ssl eq false",
@@ -434,7 +434,7 @@ fn word_salad() -> impl Strategy<Value = String> {
         "\u{0}",
     ];
     prop::collection::vec((prop::sample::select(words), any::<bool>()), 0..20).prop_map(|list| {
-        list.iter().map(|(w, space)| format!("{w}{}", if *space { " " } else { "" })).collect()
+        list.iter().flat_map(|(word, space)| [*word, if *space { " " } else { "" }]).collect()
     })
 }
 
