@@ -59,12 +59,8 @@ impl Notice<'_> {
         };
         match self {
             Self::CookiesNeeded { again } => {
-                let how: String = text
-                    .cookies_how
-                    .iter()
-                    .map(|how| format!("<li>{}</li>", escaped(how)))
-                    .collect();
-                format!("<ul>{how}</ul>{}", link(again, text.again))
+                let how = text.cookies_how.map(escaped).join("</li><li>");
+                format!("<ul><li>{how}</li></ul>{}", link(again, text.again))
             }
             Self::Left { again } => link(again, text.join_again),
             Self::Full | Self::Busy | Self::TryAgain | Self::TooMany => {

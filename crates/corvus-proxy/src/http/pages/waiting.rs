@@ -10,6 +10,7 @@ static SCRIPT: LazyLock<String> = LazyLock::new(|| {
 
 /// What the waiting page shows.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "`waiting` is the name in JSON and templates too")]
 pub(crate) struct Waiting<'a> {
     pub(crate) visit: Visit<'a>,
     /// The queue's id.
@@ -24,6 +25,7 @@ pub(crate) struct Waiting<'a> {
     pub(crate) place: &'a str,
     /// 1 is next. `None` while places are hidden: before the start of a lottery.
     pub(crate) rank: Option<u64>,
+    /// How many wait, this visitor included.
     pub(crate) waiting: u64,
     /// Seconds; `None` until measured.
     pub(crate) eta_s: Option<u64>,
