@@ -27,7 +27,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for path in paths {
         let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let lines = text.iter().filter(|byte| **byte == b'\n').count();
+        let lines = String::from_utf8_lossy(&text).lines().count();
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         problems.extend(judge(&name, lines, LONGER));
     }

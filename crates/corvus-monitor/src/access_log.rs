@@ -54,8 +54,15 @@ const WAKE_BYTES: usize = 64 << 10;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Buffers {
-    slots: [Mutex<Vec<u8>>; 2],
+    slots: [Mutex<Batch>; 2],
     dropped: Counter,
+}
+
+/// Whole lines, and how many.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    lines: u64,
 }
 
 /// A worker's end of the log.
@@ -69,18 +76,19 @@ pub(crate) struct LogHandle {
 impl LogHandle {
     pub(crate) fn push(&self, event: &Event<'_>) {
         for slot in &self.buffers.slots {
-            let mut buffer = match slot.try_lock() {
-                Ok(buffer) => buffer,
+            let mut batch = match slot.try_lock() {
+                Ok(batch) => batch,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => continue,
             };
-            if buffer.len() >= FULL_BYTES {
+            let before = batch.bytes.len();
+            if before >= FULL_BYTES {
                 break;
             }
-            let before = buffer.len();
-            push_line(&mut buffer, event, &mut self.second.borrow_mut());
-            let after = buffer.len();
-            drop(buffer);
+            push_line(&mut batch.bytes, event, &mut self.second.borrow_mut());
+            batch.lines += 1;
+            let after = batch.bytes.len();
+            drop(batch);
             if before < WAKE_BYTES && after >= WAKE_BYTES {
                 self.shared.wake();
             }

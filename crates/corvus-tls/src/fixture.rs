@@ -185,7 +185,7 @@ pub(crate) fn handshake(
     Ok(Handshake {
         version: client.protocol_version().unwrap(),
         alpn: client.alpn_protocol().map(<[u8]>::to_vec),
-        group: client.negotiated_key_exchange_group().map(|group| group.name()),
+        group: client.negotiated_key_exchange_group().map(rustls::crypto::SupportedKxGroup::name),
         kind: client.handshake_kind().unwrap(),
         leaf: client.peer_certificates().unwrap()[0].clone().into_owned(),
     })

@@ -126,10 +126,15 @@ fn push_text(out: &mut Vec<u8>, name: &str, text: &[u8]) -> bool {
     push_name(out, name);
     out.push(b'"');
     let kept = text.get(..TEXT_BYTES).unwrap_or(text);
-    for chunk in kept.utf8_chunks() {
-        push_escaped(out, chunk.valid());
-        for byte in chunk.invalid() {
-            push_unit(out, u16::from(*byte));
+    // Nearly all texts are plain. Asked without leaving early, this takes 16 bytes at a time.
+    if kept.iter().fold(true, |all, byte| all & is_plain(*byte)) {
+        out.extend_from_slice(kept);
+    } else {
+        for chunk in kept.utf8_chunks() {
+            push_escaped(out, chunk.valid());
+            for byte in chunk.invalid() {
+                push_unit(out, u16::from(*byte));
+            }
         }
     }
     out.push(b'"');
@@ -142,7 +147,7 @@ fn push_text(out: &mut Vec<u8>, name: &str, text: &[u8]) -> bool {
 fn push_escaped(out: &mut Vec<u8>, text: &str) {
     let mut rest = text;
     loop {
-        let plain = rest.bytes().position(|byte| !PLAIN[usize::from(byte)]);
+        let plain = rest.bytes().position(|byte| !is_plain(byte));
         let (run, tail) = rest.split_at(plain.unwrap_or(rest.len()));
         out.extend_from_slice(run.as_bytes());
         let mut chars = tail.chars();
@@ -166,13 +171,8 @@ fn push_unit(out: &mut Vec<u8>, unit: u16) {
     out.extend_from_slice(&[b'\\', b'u', digit(12), digit(8), digit(4), digit(0)]);
 }
 
-/// Bytes that go into a JSON string unchanged.
-const PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = 0x20;
-    while byte < 0x7f {
-        plain[byte] = byte != b'"' as usize && byte != b'\\' as usize;
-        byte += 1;
-    }
-    plain
-};
+/// Whether a byte goes into a JSON string unchanged.
+const fn is_plain(byte: u8) -> bool {
+    // Without branches, for the sake of the fold above.
+    (byte >= 0x20) & (byte < 0x7f) & (byte != b'"') & (byte != b'\\')
+}

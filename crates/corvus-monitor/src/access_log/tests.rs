@@ -162,8 +162,8 @@ fn a_writer_that_swaps_delays_nobody() {
     let handle = handle_without_writer();
     let held = handle.buffers.slots[0].lock().unwrap();
     handle.push(&event());
-    assert!(!handle.buffers.slots[1].lock().unwrap().is_empty());
-    assert!(held.is_empty());
+    assert!(!handle.buffers.slots[1].lock().unwrap().bytes.is_empty());
+    assert!(held.bytes.is_empty());
     assert_eq!(handle.buffers.dropped.get(), 0);
 }
 
@@ -175,9 +175,10 @@ fn full_buffers_drop_and_count() {
         handle.push(&event());
     }
     assert_eq!(handle.buffers.dropped.get(), 25);
-    let buffer = handle.buffers.slots[0].lock().unwrap();
-    assert_eq!(buffer.iter().filter(|byte| **byte == b'\n').count(), fits);
-    assert!(buffer.ends_with(b"}\n"), "only whole lines");
+    let batch = handle.buffers.slots[0].lock().unwrap();
+    assert_eq!(batch.lines, fits as u64);
+    assert_eq!(str::from_utf8(&batch.bytes).unwrap().lines().count(), fits);
+    assert!(batch.bytes.ends_with(b"}\n"), "only whole lines");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The thread that empties the workers' buffers.
 
 use std::{
+    cell::RefCell,
     fs::{File, OpenOptions},
     io::{self, Write},
     mem,
@@ -15,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use super::{AccessLog, AccessLogError, Buffers, LogHandle};
+use super::{AccessLog, AccessLogError, Batch, Buffers, LogHandle};
 
 /// The longest a line waits in a buffer.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -78,7 +79,7 @@ impl Writer {
         let buffers = Arc::new(Buffers::default());
         let workers = &self.shared.workers;
         workers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&buffers));
-        LogHandle { buffers, shared: Arc::clone(&self.shared), second: Default::default() }
+        LogHandle { buffers, shared: Arc::clone(&self.shared), second: RefCell::default() }
     }
 
     pub(crate) fn reopen(&self) {
@@ -113,7 +114,7 @@ impl Drop for Writer {
 
 fn run(shared: &Shared, sink: Sink, _alive: SyncSender<()>) {
     let mut output = Output { sink, broken: false };
-    let mut batch = Vec::new();
+    let mut batch = Batch::default();
     loop {
         // Read before the buffers are emptied, so that nothing logged before the stop is missed.
         let stop = shared.stop.load(Ordering::Acquire);
@@ -122,14 +123,14 @@ fn run(shared: &Shared, sink: Sink, _alive: SyncSender<()>) {
         }
         let workers = shared.workers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for slot in workers.iter().flat_map(|buffers| &buffers.slots) {
-            batch.clear();
+            batch.bytes.clear();
+            batch.lines = 0;
             mem::swap(&mut batch, &mut *slot.lock().unwrap_or_else(PoisonError::into_inner));
-            if batch.is_empty() {
+            if batch.lines == 0 {
                 continue;
             }
-            let lines = batch.iter().filter(|byte| **byte == b'\n').count() as u64;
-            let counter = if output.write(&batch) { &shared.written } else { &shared.lost };
-            counter.fetch_add(lines, Ordering::Relaxed);
+            let counter = if output.write(&batch.bytes) { &shared.written } else { &shared.lost };
+            counter.fetch_add(batch.lines, Ordering::Relaxed);
         }
         if stop {
             return;
@@ -163,7 +164,7 @@ impl Output {
         match &result {
             // Once, not for every batch: the log of failures must not become the next full disk.
             Err(error) if !self.broken => {
-                tracing::warn!(%error, "the access log cannot be written")
+                tracing::warn!(%error, "the access log cannot be written");
             }
             Ok(()) if self.broken => tracing::info!("the access log is written again"),
             _ => {}

@@ -25,7 +25,7 @@ fn names(resolver: &SniResolver, name: Option<&str>) -> Vec<String> {
     let key = resolver.certificate_for(name);
     let leaf = crate::certificate::parse_x509(&key.cert[0]).unwrap();
     let names = leaf.subject_alternative_name().unwrap().unwrap();
-    names.value.general_names.iter().map(|name| name.to_string()).collect()
+    names.value.general_names.iter().map(ToString::to_string).collect()
 }
 
 #[test]
