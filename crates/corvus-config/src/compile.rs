@@ -1,6 +1,9 @@
 //! Document to Snapshot: checks everything, reports every fault, resolves every reference.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use corvus_core::Id;
 use ipnet::IpNet;
@@ -8,7 +11,7 @@ use ipnet::IpNet;
 use crate::{
     document::Document,
     domain,
-    problem::{Problem, Problems, did_you_mean},
+    problem::{Problem, Problems, did_you_mean, shown},
     snapshot::{HostIndex, Snapshot},
 };
 
@@ -47,10 +50,10 @@ pub fn compile(document: &Document) -> Result<Snapshot, Vec<Problem>> {
 /// What the parts share: the faults found, the ids that exist, and who owns which name.
 struct Context<'d> {
     problems: Problems,
-    certificates: Vec<&'d str>,
-    queues: Vec<&'d str>,
-    hosts: Vec<&'d str>,
-    access_lists: Vec<&'d str>,
+    certificates: BTreeSet<&'d str>,
+    queues: BTreeSet<&'d str>,
+    hosts: BTreeSet<&'d str>,
+    access_lists: BTreeSet<&'d str>,
     /// Name to its owner, for people: "proxy host shop".
     owners: HashMap<String, String>,
 }
@@ -102,11 +105,11 @@ impl<'d> Context<'d> {
         &mut self,
         pointer: String,
         id: &str,
-        known: fn(&Self) -> &[&'d str],
+        known: fn(&Self) -> &BTreeSet<&'d str>,
         what: &str,
     ) -> Option<Id> {
         let ids = known(self);
-        if ids.contains(&id) {
+        if ids.contains(id) {
             return Id::new(id).ok();
         }
         let hint = did_you_mean(id, ids.iter().copied())
@@ -185,10 +188,10 @@ fn pem_reference(text: &str) -> Result<(), String> {
 fn absolute_url(text: &str) -> Result<(), String> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let Some(rest) = rest else {
-        return Err(format!("`{}` does not begin with https:// or http://", text.escape_debug()));
+        return Err(format!("`{}` does not begin with https:// or http://", text.escape_default()));
     };
     if let Some(c) = text.chars().find(|c| !c.is_ascii_graphic()) {
-        return Err(format!("a URL holds no `{}`", c.escape_debug()));
+        return Err(format!("a URL holds no `{}`", shown(c)));
     }
     match rest.split(['/', '?', '#']).next() {
         None | Some("") => Err(format!("`{text}` names no host")),

@@ -93,8 +93,11 @@ fn wrong<T>(node: &Node, at: &Pointer<'_>, problems: &mut Problems, expected: &s
         ("a list", Value::Text(_)) => "; write it as [..]",
         _ => "",
     };
-    let message = format!("expected {expected}, not {}{hint}", node.kind());
-    report(node, at, problems, message);
+    let found = match node.value {
+        Value::Float(value) => value.to_string(),
+        _ => node.kind().to_owned(),
+    };
+    report(node, at, problems, format!("expected {expected}, not {found}{hint}"));
     None
 }
 
@@ -129,8 +132,8 @@ macro_rules! whole_numbers {
                     _ => return wrong(node, at, problems, "a whole number"),
                 };
                 let Ok(value) = Self::try_from(value) else {
-                    let message = format!("{value} is out of range; from 0 to {}", Self::MAX);
-                    report(node, at, problems, message);
+                    let reason = if value < 0 { "may not be negative" } else { "is too large" };
+                    report(node, at, problems, format!("{value} {reason}"));
                     return None;
                 };
                 Some(value)
@@ -143,6 +146,8 @@ macro_rules! whole_numbers {
 
         impl Measured for $ty {
             fn number(&self) -> Option<f64> {
+                // Also for u64: bounds are far below 2^53.
+                #[allow(clippy::cast_lossless, reason = "one text for three widths")]
                 Some(*self as f64)
             }
         }

@@ -1,6 +1,6 @@
 //! What changed between two Documents, for people.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -81,8 +81,10 @@ fn diff_list(noun: &str, old: &Value, new: &Value, changes: &mut Vec<Change>) {
     let (old, new) = (items(old), items(new));
     let change =
         |item, kind| Change { subject: format!("{noun} {}", id(item)), key: String::new(), kind };
+    let before: HashMap<&str, &Value> = old.iter().map(|item| (id(item), item)).collect();
+    let after: HashMap<&str, &Value> = new.iter().map(|item| (id(item), item)).collect();
     for item in &new {
-        match old.iter().find(|before| id(before) == id(item)) {
+        match before.get(id(item)) {
             Some(before) => {
                 diff_values(&format!("{noun} {}", id(item)), "", before, item, changes);
             }
@@ -90,12 +92,9 @@ fn diff_list(noun: &str, old: &Value, new: &Value, changes: &mut Vec<Change>) {
         }
     }
     if noun == "security rule" {
-        let kept = |list: &[Value], other: &[Value]| -> Vec<String> {
-            let ids = list.iter().map(id).filter(|i| other.iter().any(|o| id(o) == *i));
-            ids.map(str::to_owned).collect()
-        };
-        let (before, after) = (kept(&old, &new), kept(&new, &old));
-        for (item, _) in after.iter().zip(&before).filter(|(a, b)| a != b) {
+        let was = old.iter().map(id).filter(|id| after.contains_key(id));
+        let is = new.iter().map(id).filter(|id| before.contains_key(id));
+        for (item, _) in is.zip(was).filter(|(is, was)| is != was) {
             changes.push(Change {
                 subject: format!("{noun} {item}"),
                 key: String::new(),
@@ -103,7 +102,7 @@ fn diff_list(noun: &str, old: &Value, new: &Value, changes: &mut Vec<Change>) {
             });
         }
     }
-    for item in old.iter().filter(|item| !new.iter().any(|after| id(after) == id(item))) {
+    for item in old.iter().filter(|item| !after.contains_key(id(item))) {
         changes.push(change(item, ChangeKind::Removed));
     }
 }

@@ -41,12 +41,75 @@ impl HostIndex {
             return None;
         }
         let mut rest = name;
-        while let Some((_, parent)) = rest.split_once('.') {
+        while let Some((label, parent)) = rest.split_once('.') {
+            // `.example.com` is no name below `example.com`.
+            if label.is_empty() {
+                return None;
+            }
             if let Some(host) = self.wildcard.get(parent) {
                 return Some(host);
             }
             rest = parent;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn index(names: &[String]) -> HostIndex {
+        let lines: Vec<String> = names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| {
+                format!("{{id: h{i}, domains: ['{name}'], upstreams: [{{url: 'http://a'}}]}}")
+            })
+            .collect();
+        let text = format!("{{version: 1, proxy_hosts: [{}]}}", lines.join(","));
+        crate::load(&text, crate::Format::Yaml, &|_| None).unwrap().1.index
+    }
+
+    #[test]
+    fn exact_wins_then_the_longest_wildcard() {
+        let names = ["a.com", "*.a.com", "*.b.a.com", "x.b.a.com"].map(str::to_owned);
+        let index = index(&names);
+        let find = |name| index.find(name).map(|host| host.domains[0].as_str());
+        for (name, owner) in [
+            ("a.com", Some("a.com")),
+            ("b.a.com", Some("*.a.com")),
+            ("c.b.a.com", Some("*.b.a.com")),
+            ("d.c.b.a.com", Some("*.b.a.com")),
+            ("x.b.a.com", Some("x.b.a.com")),
+            ("y.x.b.a.com", Some("*.b.a.com")),
+            (".a.com", None),
+            ("x..a.com", None),
+            ("com", None),
+            ("", None),
+            ("xa.com", None),
+        ] {
+            assert_eq!(find(name), owner, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_scan_over_all_names(
+            names in prop::collection::btree_set("(\\*\\.)?[ab](\\.[ab]){0,2}", 1..8),
+            probe in "[ab](\\.[ab]){0,4}",
+        ) {
+            let names: Vec<String> = names.into_iter().collect();
+            let covers = |name: &&String| match name.strip_prefix('*') {
+                Some(tail) => probe.ends_with(tail),
+                None => **name == probe,
+            };
+            let best = names.iter().filter(covers).max_by_key(|n| (!n.starts_with('*'), n.len()));
+            let index = index(&names);
+            let found = index.find(&probe).map(|host| &host.domains[0]);
+            prop_assert_eq!(found, best);
+        }
     }
 }

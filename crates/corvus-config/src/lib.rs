@@ -21,7 +21,7 @@ pub use diff::{Change, diff};
 pub use document::{Document, decode};
 pub use problem::{Problem, render_problems};
 pub use snapshot::Snapshot;
-pub use tree::{Format, parse};
+pub use tree::{Format, Node, parse};
 
 use problem::Problems;
 
@@ -35,9 +35,17 @@ pub fn load(
     let mut node = parse(text, format)?;
     let mut problems = Problems::default();
     tree::env::substitute(&mut node, env, &mut problems);
-    let (document, decoding) = document::decode_lossy(&node);
+    check_after(&node, problems.into_vec())
+}
+
+/// Decodes and compiles a tree as it is, for Documents that are not files: `${NAME}` stays.
+pub fn check(node: &Node) -> Result<(Document, Snapshot), Vec<Problem>> {
+    check_after(node, Vec::new())
+}
+
+fn check_after(node: &Node, mut found: Vec<Problem>) -> Result<(Document, Snapshot), Vec<Problem>> {
+    let (document, decoding) = document::decode_lossy(node);
     let compiled = compile(&document);
-    let mut found = problems.into_vec();
     found.extend(decoding);
     match compiled {
         Ok(snapshot) if found.is_empty() => return Ok((document, snapshot)),

@@ -67,10 +67,12 @@ enum Step<'a> {
 impl<'a> Pointer<'a> {
     pub const ROOT: Self = Self { parent: None, step: Step::Root };
 
+    #[must_use]
     pub fn key(&'a self, key: &'a str) -> Self {
         Self { parent: Some(self), step: Step::Key(key) }
     }
 
+    #[must_use]
     pub fn index(&'a self, index: usize) -> Self {
         Self { parent: Some(self), step: Step::Index(index) }
     }
@@ -105,6 +107,11 @@ pub fn render_problems(problems: &[Problem], file: &str) -> String {
         let _ = writeln!(out, ": {}", printable(&problem.to_string()));
     }
     out
+}
+
+/// Control characters escaped, for messages.
+pub(crate) fn shown(c: char) -> String {
+    printable(c.encode_utf8(&mut [0; 4]))
 }
 
 /// Control characters escaped: a Document from somebody else must not drive the reader's terminal.

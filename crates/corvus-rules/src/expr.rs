@@ -18,6 +18,7 @@ mod display;
 mod eval;
 mod lexer;
 mod parser;
+mod suggest;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,11 @@
 //! Changes to header fields.
 
 use super::Context;
-use crate::{document::proxy_host::HeaderEdits, problem::escape, snapshot::HeaderPolicy};
+use crate::{
+    document::proxy_host::HeaderEdits,
+    problem::{escape, shown},
+    snapshot::HeaderPolicy,
+};
 
 /// Fields that frame a message or belong to one connection (RFC 9110 section 7.6.1, RFC 9112
 /// section 6): changing them desynchronises the two sides, which is request smuggling.
@@ -58,7 +62,7 @@ fn check_name(name: &str, side: Side, set: bool) -> Result<(), String> {
         return Err("a header name may not be empty".to_owned());
     }
     if let Some(c) = name.chars().find(|c| !is_token_char(*c)) {
-        return Err(format!("a header name holds no `{}`", c.escape_debug()));
+        return Err(format!("a header name holds no `{}`", shown(c)));
     }
     let lower = name.to_ascii_lowercase();
     if CONNECTION_FIELDS.contains(&lower.as_str()) {
@@ -78,7 +82,7 @@ pub(super) fn is_token_char(c: char) -> bool {
 /// RFC 9110 section 5.5, without its obsolete bytes.
 fn check_value(value: &str) -> Result<(), String> {
     if let Some(c) = value.chars().find(|c| !(c.is_ascii_graphic() || *c == ' ' || *c == '\t')) {
-        return Err(format!("a header value holds no `{}`", c.escape_debug()));
+        return Err(format!("a header value holds no `{}`", shown(c)));
     }
     if value.trim() != value {
         return Err("a header value does not begin or end with a space".to_owned());

@@ -1,6 +1,6 @@
 //! `proxy_hosts`.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use corvus_core::Id;
 
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     document::{
         Document,
-        certificate::Issuer,
+        certificate::{Certificate, Issuer},
         proxy_host::{Balancing, ProxyHost, TlsOptions, UpstreamTlsOptions},
     },
     domain,
@@ -25,29 +25,33 @@ pub(super) fn compile(
     queues: &Parts<Queue>,
     cx: &mut Context<'_>,
 ) -> Vec<Arc<Host>> {
+    let parts = By {
+        queues: queues.iter().flatten().map(|q| (q.settings.id.as_str(), q)).collect(),
+        certificates: document.certificates.iter().map(|c| (c.id.as_str(), c)).collect(),
+    };
     let mut hosts = Vec::with_capacity(document.proxy_hosts.len());
     for (i, host) in document.proxy_hosts.iter().enumerate() {
-        let compiled = compile_host(document, host, &format!("/proxy_hosts/{i}"), queues, cx);
+        let compiled = compile_host(host, &format!("/proxy_hosts/{i}"), &parts, cx);
         hosts.extend(compiled.filter(|_| host.enabled).map(Arc::new));
     }
     hosts
 }
 
-fn compile_host(
-    document: &Document,
-    host: &ProxyHost,
-    at: &str,
-    queues: &Parts<Queue>,
-    cx: &mut Context<'_>,
-) -> Option<Host> {
+/// What hosts refer to, by id.
+struct By<'a> {
+    queues: HashMap<&'a str, &'a Arc<Queue>>,
+    certificates: HashMap<&'a str, &'a Certificate>,
+}
+
+fn compile_host(host: &ProxyHost, at: &str, by: &By<'_>, cx: &mut Context<'_>) -> Option<Host> {
     let owner = format!("proxy host {}", host.id);
     let domains = cx.domains(&format!("{at}/domains"), &host.domains, &owner);
     let queue = host.access_queue.as_ref().and_then(|id| {
         let pointer = format!("{at}/access_queue");
         cx.reference(pointer, id, |cx| &cx.queues, "access queue")?;
-        queues.iter().flatten().find(|queue| queue.settings.id.as_str() == id).cloned()
+        by.queues.get(id.as_str()).map(|queue| Arc::clone(queue))
     });
-    let tls = tls(document, &host.tls, &domains, &format!("{at}/tls"), cx);
+    let tls = tls(by, &host.tls, &domains, &format!("{at}/tls"), cx);
     let headers = |edits, side, name: &str, cx: &mut _| {
         headers::compile(edits, side, &format!("{at}/headers/{name}"), cx)
     };
@@ -74,7 +78,7 @@ fn compile_host(
 }
 
 fn tls(
-    document: &Document,
+    by: &By<'_>,
     tls: &TlsOptions,
     domains: &[String],
     at: &str,
@@ -84,7 +88,7 @@ fn tls(
     let certificate = tls.certificate.as_ref().and_then(|id| cx.certificate(pointer.clone(), id));
     let spec = certificate
         .as_ref()
-        .and_then(|id| document.certificates.iter().find(|c| c.id == id.as_str()))
+        .and_then(|id| by.certificates.get(id.as_str()))
         // The names of an uploaded one are known when it is loaded.
         .filter(|spec| spec.issuer != Issuer::Upload);
     if let Some(spec) = spec {
@@ -125,7 +129,7 @@ fn upgrades(tokens: &[String], at: &str, cx: &mut Context<'_>) -> Vec<String> {
         let lower = token.to_ascii_lowercase();
         let pointer = format!("{at}/{i}");
         if lower.is_empty() || !lower.chars().all(|c| is_token_char(c) || c == '/') {
-            cx.add(pointer, format!("`{}` is no protocol name", token.escape_debug()));
+            cx.add(pointer, format!("`{}` is no protocol name", token.escape_default()));
         } else if lower == "h2c" || lower.starts_with("http/") {
             // h2c smuggling: the tunnel would carry requests that nothing looks at.
             cx.add(pointer, format!("an upgrade to `{token}` would pass by every check"));

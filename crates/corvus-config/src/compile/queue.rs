@@ -176,7 +176,10 @@ fn paths(paths: &[String], at: &str, cx: &mut Context<'_>) -> Vec<String> {
     for (i, text) in paths.iter().enumerate() {
         let pointer = format!("{at}/{i}");
         if !text.starts_with('/') {
-            cx.add(pointer, format!("a path begins with `/`, not like `{}`", text.escape_debug()));
+            cx.add(
+                pointer,
+                format!("a path begins with `/`, not like `{}`", text.escape_default()),
+            );
         } else if text.contains(['?', '#', '*']) {
             cx.add(pointer, format!("`{text}` is a prefix; it holds no `?`, `#` or `*`"));
         } else {

@@ -68,6 +68,7 @@ pub(super) fn compile(settings: &settings::Settings, cx: &mut Context<'_>) -> Se
             Err(message) => {
                 let message = match did_you_mean(text, PRESETS.iter().map(|(name, _)| *name)) {
                     Some(name) => format!("`{text}` is not known; did you mean `{name}`?"),
+                    None if text.contains(['.', ':']) => message,
                     None => format!("{message}, nor `cloudflare` or `private`"),
                 };
                 cx.add(pointer, message);
@@ -115,12 +116,12 @@ fn default_site(site: &settings::DefaultSite, cx: &mut Context<'_>) -> DefaultSi
                 DefaultSite::NotFound
             }
         },
-        DefaultAction::Page => match &site.html {
-            Some(html) => DefaultSite::Page(Arc::from(html.as_str())),
-            None => {
-                cx.add(at, "`action: page` needs `html`");
-                DefaultSite::NotFound
+        DefaultAction::Page => {
+            if let Some(html) = &site.html {
+                return DefaultSite::Page(Arc::from(html.as_str()));
             }
-        },
+            cx.add(at, "`action: page` needs `html`");
+            DefaultSite::NotFound
+        }
     }
 }

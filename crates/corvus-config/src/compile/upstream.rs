@@ -6,6 +6,7 @@ use super::Context;
 use crate::{
     document::proxy_host::UpstreamServer,
     domain,
+    problem::shown,
     snapshot::{Upstream, UpstreamAddress, UpstreamProtocol},
 };
 
@@ -54,7 +55,7 @@ pub(super) fn compile(servers: &[UpstreamServer], at: &str, cx: &mut Context<'_>
 pub(super) fn parse(url: &str) -> Result<(UpstreamAddress, UpstreamProtocol, bool), String> {
     // CVE-2024-46256 and its like: a target that ends a line or a quote.
     if let Some(c) = url.chars().find(|c| c.is_whitespace() || c.is_control() || *c == '"') {
-        return Err(format!("the URL of an upstream holds no `{}`", c.escape_debug()));
+        return Err(format!("the URL of an upstream holds no `{}`", shown(c)));
     }
     if let Some(path) = url.strip_prefix("unix:") {
         if !path.starts_with('/') || path.starts_with("//") {

@@ -62,7 +62,7 @@ fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> (String, Vec<S
         rest = from.get(name.len() + 3..).unwrap_or_default();
         if let Some(before) = before.strip_suffix('$') {
             out.push_str(before);
-            out.push_str(&format!("${{{name}}}"));
+            out.extend(["${", name, "}"]);
             continue;
         }
         out.push_str(before);

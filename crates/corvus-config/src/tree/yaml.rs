@@ -92,6 +92,10 @@ impl Builder {
                     return Err(refuse(&span, "an alias may not stand inside what it names"));
                 };
                 let node = node.clone();
+                // Aliases of aliases would grow without a level of nesting in the text.
+                if self.open.len() + height(&node) > MAX_DEPTH {
+                    return Err(refuse(&span, format!("nested deeper than {MAX_DEPTH} levels")));
+                }
                 self.charge(&node, &span)?;
                 self.finish(node, 0, &span)
             }
@@ -162,6 +166,15 @@ impl Builder {
             .checked_sub(weight(node))
             .ok_or_else(|| refuse(span, "the aliases of this document expand to too much"))?;
         Ok(())
+    }
+}
+
+/// Levels of collections; bounded by [`MAX_DEPTH`] for every node made here.
+fn height(node: &Node) -> usize {
+    match &node.value {
+        Value::List(items) => 1 + items.iter().map(height).max().unwrap_or(0),
+        Value::Map(members) => 1 + members.iter().map(|(_, n)| height(n)).max().unwrap_or(0),
+        _ => 0,
     }
 }
 
