@@ -171,8 +171,7 @@ fn push_unit(out: &mut Vec<u8>, unit: u16) {
     out.extend_from_slice(&[b'\\', b'u', digit(12), digit(8), digit(4), digit(0)]);
 }
 
-/// Whether a byte goes into a JSON string unchanged.
+/// Whether a byte goes into a JSON string unchanged: printable ASCII but `"` and `\`.
 const fn is_plain(byte: u8) -> bool {
-    // Without branches, for the sake of the fold above.
-    (byte >= 0x20) & (byte < 0x7f) & (byte != b'"') & (byte != b'\\')
+    matches!(byte, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~')
 }
