@@ -37,14 +37,15 @@ class Failed(Exception):
 
 
 def cpu(pids):
-    """(ns on the CPU, user ticks, system ticks) of processes, by the scheduler's own clock."""
-    total, user, system = 0, 0, 0
+    """(ns on the CPU, ns ready but waiting for it, user ticks, system ticks) of processes."""
+    total, waited, user, system = 0, 0, 0, 0
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").iterdir():
-            total += int((task / "schedstat").read_text().split()[0])
+            ran, ready, _ = (task / "schedstat").read_text().split()
+            total, waited = total + int(ran), waited + int(ready)
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         user, system = user + int(fields[11]), system + int(fields[12])
-    return total, user, system
+    return total, waited, user, system
 
 
 def memory(pids):
@@ -86,11 +87,11 @@ def run(scenario, peer, seconds, connections, cookie=None):
     after = cpu(pids)
     text = done.stdout + done.stderr
     requests, elapsed, p99_us = parse_h2load(text) if "h2load" in done.args[3] else parse_wrk(text)
-    total, user, system = (a - b for a, b in zip(after, before))
+    total, waited, user, system = (a - b for a, b in zip(after, before))
     ticks = max(1, user + system)
     return {"cpu_us": total / requests / 1000, "user_share": user / ticks,
             "requests_per_s": requests / elapsed, "requests": requests, "p99_us": p99_us,
-            "core_share": total / elapsed / 1e9}
+            "core_share": total / elapsed / 1e9, "waited_share": waited / (total + waited)}
 
 
 def parse_wrk(text):

@@ -192,6 +192,8 @@ def walk_in(port, host, wanted):
         for cookie in answer.headers.get_all("Set-Cookie", []):
             name, _, value = cookie.split(";")[0].partition("=")
             jar[name] = value
+            if not value or "max-age=0" in cookie.lower():
+                del jar[name]
         if wanted in jar and answer.status == 200:
             return f"{wanted}={jar[wanted]}"
         if answer.status in (301, 302, 303, 307, 308):

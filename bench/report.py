@@ -51,6 +51,17 @@ def table(results):
             yield cells
 
 
+def disturbed(results):
+    """A sentence when other programs had the gateways' core too."""
+    rows = [row for peers in results.values() for all_of in peers.values() for row in all_of if row]
+    waited = median(row["waited_share"] for row in rows) if rows else 0
+    if waited < 0.05:
+        return ""
+    return (f"**Disturbed run**: of the time a gateway was ready to run it waited {waited:.0%} for "
+            "its core, which other programs had. CPU times are too high, and throughput says "
+            "nothing.\n")
+
+
 def own_ratios(results):
     """What a stage costs on top of the same gateway without it."""
     yield ["gateway", "with", "without", "requests/s", "CPU time", "CPU us on top"]
@@ -72,10 +83,9 @@ def memory_table(memory):
 def engine_table(lines):
     yield ["embedded queue engine", "figure"]
     for line in lines:
-        label = line.get("name") or line.get("bench") or "measurement"
-        rest = ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}"
-                         for k, v in line.items() if k not in ("name", "bench"))
-        yield [str(label), rest]
+        value = line["value"]
+        shown = f"{value:,.0f}" if value >= 1000 else f"{value:,.2f}"
+        yield [line["name"], f"{shown} {line['unit']}"]
 
 
 def markdown(rows):
@@ -103,7 +113,7 @@ def render(run, form):
             f"{run['connections']} connections.\n")
     used = {s: SCENARIOS[s][3] for s in run["results"]}
     legend = "".join(f"- {name}: {text}\n" for name, text in used.items())
-    parts = [said, legend, form(table(run["results"])), form(own_ratios(run["results"])),
+    parts = [said, disturbed(run["results"]), legend, form(table(run["results"])), form(own_ratios(run["results"])),
              form(memory_table(run["memory"])), form(engine_table(run["engine"])),
              "".join(f"- {note}\n" for note in run["notes"])]
     return "\n".join(part for part in parts if part)

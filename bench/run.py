@@ -10,6 +10,7 @@ import argparse
 import datetime
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -131,6 +132,8 @@ def main():
     chosen = options()
     if (os.cpu_count() or 1) < 2:
         raise SystemExit("two cores are needed: one for the gateway, one for load and origin")
+    # SIGTERM must not leave gateways behind any more than Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     notes = []
     lab = Lab(chosen.out.resolve() / "work")
     peers = []

@@ -79,8 +79,7 @@ async fn connection(upstream: &Upstream) -> Result<SendRequest<Incoming>, Error>
     }
     let stream = TcpStream::connect(upstream.addr).await?;
     stream.set_nodelay(true)?;
-    let (sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::task::spawn_local(connection);
     Ok(sender)
 }
