@@ -15,7 +15,7 @@ pub use crate::{
 };
 
 /// One version of the whole configuration.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Snapshot {
     /// Version of the Document this was compiled from; 0 before any was persisted.
     pub version: u64,

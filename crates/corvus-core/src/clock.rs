@@ -12,8 +12,12 @@ use std::{
 pub trait Clock: Send + Sync {
     /// Milliseconds since the Unix epoch. May step.
     fn wall_ms(&self) -> u64;
-    /// Milliseconds since some fixed moment of this process. Never steps back.
-    fn mono_ms(&self) -> u64;
+    /// Microseconds since some fixed moment of this process. Never steps back.
+    fn mono_us(&self) -> u64;
+    /// The same in milliseconds.
+    fn mono_ms(&self) -> u64 {
+        self.mono_us() / 1_000
+    }
 }
 
 /// The machine's clocks.
@@ -41,8 +45,8 @@ impl Clock for SystemClock {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
     }
 
-    fn mono_ms(&self) -> u64 {
-        self.start.elapsed().as_millis() as u64
+    fn mono_us(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
     }
 }
 
@@ -50,6 +54,7 @@ impl Clock for SystemClock {
 #[derive(Clone, Debug)]
 pub struct FakeClock {
     wall: Arc<AtomicU64>,
+    /// Microseconds.
     mono: Arc<AtomicU64>,
 }
 
@@ -59,9 +64,8 @@ impl FakeClock {
     }
 
     pub fn advance(&self, by: Duration) {
-        let ms = by.as_millis() as u64;
-        self.wall.fetch_add(ms, Ordering::SeqCst);
-        self.mono.fetch_add(ms, Ordering::SeqCst);
+        self.wall.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
+        self.mono.fetch_add(by.as_micros() as u64, Ordering::SeqCst);
     }
 
     /// Steps the wall clock only, as an administrator or NTP does.
@@ -75,7 +79,7 @@ impl Clock for FakeClock {
         self.wall.load(Ordering::SeqCst)
     }
 
-    fn mono_ms(&self) -> u64 {
+    fn mono_us(&self) -> u64 {
         self.mono.load(Ordering::SeqCst)
     }
 }

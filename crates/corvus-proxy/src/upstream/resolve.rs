@@ -1,0 +1,112 @@
+//! Names of upstreams become addresses when they are used, and again when the answer is stale.
+//!
+//! An answer is used for its TTL, at most ten seconds, so that a container that comes back under
+//! another address is found without a reload. When asking again fails, the old answer is used: a
+//! name server that is down must not take the sites with it.
+
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::HashMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+};
+
+use corvus_core::Clock;
+use hickory_resolver::TokioResolver;
+
+/// Longest life of an answer.
+const MAX_TTL_MS: u64 = 10_000;
+/// Life of a failure, so that a missing name does not cost a question for each request.
+const FAILURE_TTL_MS: u64 = 1_000;
+
+#[derive(Debug, Default)]
+struct Entry {
+    addresses: Vec<IpAddr>,
+    failure: Option<String>,
+    fresh_until_ms: u64,
+}
+
+type Shared = Rc<tokio::sync::Mutex<Entry>>;
+
+/// The answers one worker knows.
+pub(crate) struct Resolver {
+    names: RefCell<HashMap<String, Shared>>,
+    client: OnceCell<Result<TokioResolver, String>>,
+}
+
+impl Resolver {
+    pub(crate) fn new() -> Self {
+        Self { names: RefCell::default(), client: OnceCell::new() }
+    }
+
+    /// Addresses of `name`, never empty.
+    pub(crate) async fn resolve(
+        &self,
+        name: &str,
+        port: u16,
+        clock: &dyn Clock,
+    ) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(ip) = name.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        let shared = Rc::clone(self.names.borrow_mut().entry(name.to_owned()).or_default());
+        // One question at a time for a name; the others wait for its answer.
+        let mut entry = shared.lock().await;
+        if clock.mono_ms() >= entry.fresh_until_ms {
+            self.ask(name, &mut entry, clock).await;
+        }
+        match &entry.failure {
+            Some(failure) if entry.addresses.is_empty() => {
+                Err(io::Error::new(io::ErrorKind::NotFound, failure.clone()))
+            }
+            _ => Ok(entry.addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect()),
+        }
+    }
+
+    /// The answer led nowhere: ask again at the next use.
+    pub(crate) async fn forget(&self, name: &str) {
+        let shared = self.names.borrow().get(name).cloned();
+        if let Some(shared) = shared {
+            shared.lock().await.fresh_until_ms = 0;
+        }
+    }
+
+    /// Drops what no configuration names any more.
+    pub(crate) fn retain(&self, used: impl Fn(&str) -> bool) {
+        self.names.borrow_mut().retain(|name, _| used(name));
+    }
+
+    async fn ask(&self, name: &str, entry: &mut Entry, clock: &dyn Clock) {
+        let answer = match self.client.get_or_init(client) {
+            Ok(client) => client.lookup_ip(name).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.clone()),
+        };
+        let now = clock.mono_ms();
+        match answer {
+            Ok(found) => {
+                let ttl = found.valid_until().saturating_duration_since(now_instant()).as_millis();
+                entry.addresses = found.iter().map(|ip| ip.to_canonical()).collect();
+                entry.failure = entry.addresses.is_empty().then(|| "no addresses".to_owned());
+                entry.fresh_until_ms = now + (ttl as u64).clamp(FAILURE_TTL_MS, MAX_TTL_MS);
+            }
+            Err(failure) => {
+                tracing::warn!(name, failure, kept = entry.addresses.len(), "name not resolved");
+                entry.failure = Some(failure);
+                entry.fresh_until_ms = now + FAILURE_TTL_MS;
+            }
+        }
+    }
+}
+
+fn client() -> Result<TokioResolver, String> {
+    let mut builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
+    // Answers are cached above, for a shorter time.
+    builder.options_mut().cache_size = 0;
+    builder.build().map_err(|error| error.to_string())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the resolver tells expiry as an Instant")]
+fn now_instant() -> std::time::Instant {
+    std::time::Instant::now()
+}
