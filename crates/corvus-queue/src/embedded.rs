@@ -79,9 +79,20 @@ impl Embedded {
         draw_key: [u8; 16],
         keys_are_new: bool,
     ) -> Result<Self, JournalError> {
+        let engine = Self::open_idle(dir, clock, draw_key, keys_are_new)?;
+        Ok(Self { saver: engine.saver.map(Saver::start).transpose()?, ..engine })
+    }
+
+    /// As [`Self::open`], but state is saved only when [`Self::save`] says so.
+    fn open_idle(
+        dir: Option<&Path>,
+        clock: Arc<dyn Clock>,
+        draw_key: [u8; 16],
+        keys_are_new: bool,
+    ) -> Result<Self, JournalError> {
         let rooms = Arc::new(Rooms::default());
         let saver = match dir {
-            Some(dir) => Some(Saver::start(dir, Arc::clone(&rooms))?),
+            Some(dir) => Some(Saver::new(dir, Arc::clone(&rooms))?),
             None => None,
         };
         Ok(Self { rooms, clock, draw_key, keys_are_new, saver })
@@ -156,3 +167,6 @@ impl Embedded {
         self.saver.as_ref().map_or(Ok(()), Saver::save)
     }
 }
+
+#[cfg(test)]
+mod tests;

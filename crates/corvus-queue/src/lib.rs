@@ -16,6 +16,8 @@ pub mod op;
 pub mod room;
 
 #[cfg(test)]
+mod contract;
+#[cfg(test)]
 mod faulty;
 
 pub use engine::{Engine, OpenError};

@@ -15,7 +15,11 @@ mod table;
 
 use corvus_config::snapshot::{Method, QueueSettings};
 
-use self::{deadlines::Deadlines, draw::Draw, line::Line, pace::Pace, save::Changes, table::Table};
+use self::{deadlines::Deadlines, line::Line, save::Changes, table::Table};
+#[cfg(not(test))]
+use self::{draw::Draw, pace::Pace};
+#[cfg(test)]
+pub(crate) use self::{draw::Draw, pace::Pace};
 use crate::op::{Answer, Op, Reply, Report, Stats, WAIT_BUCKETS_S};
 
 pub use self::{
@@ -33,7 +37,7 @@ const RESUME_GRACE_MS: u64 = 30_000;
 const PASS_BOUND: usize = 1_000;
 
 /// One queue's state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Room {
     settings: QueueSettings,
     /// How tickets are drawn: changes only while nobody waits.
@@ -67,7 +71,7 @@ enum Order {
 }
 
 /// Sizes of the sets that [`Table`] holds as fields.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Counts {
     /// `active`.
     inside: usize,
@@ -322,4 +326,45 @@ fn tally(count: &mut usize, was: bool, is: bool) {
 }
 
 #[cfg(test)]
-mod tests;
+impl Room {
+    /// The state as the specification's keys hold it.
+    pub(crate) fn peek(&self, now: u64) -> crate::contract::Peek {
+        let mut peek = crate::contract::Peek {
+            owed: self.owed(now),
+            free: self.free(now),
+            resumed_at: self.vars.resumed_at,
+            admitted: self.vars.admitted,
+            abandoned: self.vars.abandoned,
+            ..Default::default()
+        };
+        for (_, s) in self.table.iter() {
+            for (field, map) in [
+                (s.expiry, &mut peek.active),
+                (s.ticket, &mut peek.queue),
+                (s.due, &mut peek.seen),
+                (s.used, &mut peek.used),
+                (s.left, &mut peek.left),
+            ] {
+                if field != 0 {
+                    map.insert(s.sid, field);
+                }
+            }
+        }
+        peek
+    }
+
+    /// Counts and indexes say what the records say.
+    pub(crate) fn check_counts(&self) {
+        let count =
+            |pred: fn(&table::Session) -> bool| self.table.iter().filter(|(_, s)| pred(s)).count();
+        let counts = Counts {
+            inside: count(|s| s.expiry != 0),
+            granted: count(|s| s.granted()),
+            seen: count(|s| s.due != 0),
+            spent: count(|s| s.spent() != 0),
+        };
+        assert_eq!(counts, self.counts);
+        assert_eq!(self.line.len(), count(|s| s.ticket != 0));
+        assert_eq!(self.table.len(), count(|_| true));
+    }
+}

@@ -28,8 +28,10 @@ const MAX_FRAME: usize = 1 << 30;
 const GROWTH: u64 = 3;
 /// ... at least this big, bytes.
 const MIN_REWRITE: u64 = 4 << 20;
-/// Slots one step of a rewrite copies: about 2 MB, under the lock for about a millisecond.
+/// Records one frame holds: 2 MB, copied under the room's lock in about a millisecond.
 const RANGE: u32 = 32_768;
+/// Frames of changes in one save: two million records.
+const MAX_FRAMES: usize = 64;
 
 /// Why state cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -152,36 +154,54 @@ impl Journal {
         } else if room.is_idle() && self.rewrite.is_none() {
             return Ok(());
         }
-        self.frame.clear();
-        room.save_changes(&mut self.frame);
         drop(room);
         if start {
             let path = self.path.with_extension("new");
             let file = new_file(&path)?;
             self.rewrite = Some(Rewrite { sink: file, path, next_slot: 0 });
         }
-        if !lost && let Some(sink) = &mut self.current {
-            sink.write(&self.frame).map_err(io_error("write", &self.path))?;
+        if lost {
+            self.current = None;
         }
+        self.write_changes(&lock)?;
         let Some(rewrite) = &mut self.rewrite else { return Ok(()) };
-        rewrite.sink.write(&self.frame).map_err(io_error("write", &rewrite.path))?;
         self.frame.clear();
         let end = rewrite.next_slot.saturating_add(RANGE);
         let more = lock().save_range(rewrite.next_slot..end, &mut self.frame);
         rewrite.next_slot = end;
         rewrite.sink.write(&self.frame).map_err(io_error("write", &rewrite.path))?;
-        if more { Ok(()) } else { self.finish_rewrite(lock) }
+        if more { Ok(()) } else { self.finish_rewrite(&lock) }
+    }
+
+    /// What changed goes to the file, and to the one that will take its place.
+    fn write_changes<G: std::ops::DerefMut<Target = Room>>(
+        &mut self,
+        lock: &impl Fn() -> G,
+    ) -> Result<(), JournalError> {
+        let mut more = true;
+        let mut frames = 0;
+        // What changes faster than it is written is left for the next save.
+        while more && frames < MAX_FRAMES {
+            frames += 1;
+            self.frame.clear();
+            more = lock().save_changes(RANGE as usize, &mut self.frame);
+            if let Some(sink) = &mut self.current {
+                sink.write(&self.frame).map_err(io_error("write", &self.path))?;
+            }
+            if let Some(rewrite) = &mut self.rewrite {
+                rewrite.sink.write(&self.frame).map_err(io_error("write", &rewrite.path))?;
+            }
+        }
+        Ok(())
     }
 
     fn finish_rewrite<G: std::ops::DerefMut<Target = Room>>(
         &mut self,
-        lock: impl Fn() -> G,
+        lock: &impl Fn() -> G,
     ) -> Result<(), JournalError> {
-        let Some(mut rewrite) = self.rewrite.take() else { return Ok(()) };
         // What changed while the last range was copied: with it the new file is whole.
-        self.frame.clear();
-        lock().save_changes(&mut self.frame);
-        rewrite.sink.write(&self.frame).map_err(io_error("write", &rewrite.path))?;
+        self.write_changes(lock)?;
+        let Some(rewrite) = self.rewrite.take() else { return Ok(()) };
         // The name must not point to a file whose content a power cut could still take back.
         rewrite.sink.file.sync_data().map_err(io_error("write", &rewrite.path))?;
         fs::rename(&rewrite.path, &self.path).map_err(io_error("replace", &self.path))?;

@@ -40,8 +40,8 @@ struct Shared {
 }
 
 impl Saver {
-    /// Makes sure that `dir` can be written and is nobody else's, and starts saving.
-    pub(super) fn start(dir: &Path, rooms: Arc<Rooms>) -> Result<Self, JournalError> {
+    /// Makes sure that `dir` can be written and is nobody else's.
+    pub(super) fn new(dir: &Path, rooms: Arc<Rooms>) -> Result<Self, JournalError> {
         fs::create_dir_all(dir).map_err(io_error("create", dir))?;
         let lock_path = dir.join("lock");
         let lock = OpenOptions::new()
@@ -61,8 +61,14 @@ impl Saver {
             journals: Mutex::default(),
             _lock: lock,
         });
+        Ok(Self { shared, stop: None, thread: None })
+    }
+
+    /// Saves twice a second from now on.
+    pub(super) fn start(mut self) -> Result<Self, JournalError> {
+        let dir = &self.shared.dir;
         let (stop, stopped) = mpsc::sync_channel(0);
-        let of_thread = Arc::clone(&shared);
+        let of_thread = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new()
             .name("queue-saver".into())
             .spawn(move || {
@@ -82,7 +88,8 @@ impl Saver {
                 }
             })
             .map_err(io_error("start the thread that saves", dir))?;
-        Ok(Self { shared, stop: Some(stop), thread: Some(thread) })
+        (self.stop, self.thread) = (Some(stop), Some(thread));
+        Ok(self)
     }
 
     /// The saved room of these settings, if there is one.

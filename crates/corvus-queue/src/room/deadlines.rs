@@ -7,7 +7,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Deadlines {
     heap: BinaryHeap<Reverse<(u64, u32)>>,
 }
@@ -74,7 +74,7 @@ mod tests {
     fn later_times_are_found_when_they_come() {
         let mut times = [0u64; 3];
         let mut deadlines = Deadlines::default();
-        let mut set = |deadlines: &mut Deadlines, times: &mut [u64; 3], slot: usize, new| {
+        let set = |deadlines: &mut Deadlines, times: &mut [u64; 3], slot: usize, new| {
             let old = std::mem::replace(&mut times[slot], new);
             let live = times.iter().filter(|t| **t != 0).count();
             deadlines.set(slot as u32, old, new, live, |s| times[s as usize]);

@@ -9,8 +9,8 @@ use siphasher::sip::SipHasher24;
 /// The window of a draw without `opens_at`.
 const DEFAULT_WINDOW_MS: u64 = 3_600_000;
 
-#[derive(Debug)]
-pub(super) struct Draw {
+#[derive(Clone, Debug)]
+pub(crate) struct Draw {
     /// Secret: who could compute the hash could shop for a sid with a good lot.
     key: [u8; 16],
     /// (opens, starts) of the schedule, the latest that had a start: lots of a draw that was held
@@ -19,11 +19,11 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    pub(super) fn new(key: [u8; 16]) -> Self {
+    pub(crate) fn new(key: [u8; 16]) -> Self {
         Self { key, window: None }
     }
 
-    pub(super) fn follow(&mut self, schedule: &Schedule) {
+    pub(crate) fn follow(&mut self, schedule: &Schedule) {
         if let Some(start) = schedule.starts_at_ms {
             let opens = schedule.opens_at_ms.filter(|opens| *opens < start);
             self.window =
@@ -43,7 +43,7 @@ impl Draw {
     }
 
     /// The lot of `sid`: below the start in microseconds, so ahead of everybody who comes after.
-    pub(super) fn lottery(&self, queue: &Id, sid: &Sid) -> Option<u64> {
+    pub(crate) fn lottery(&self, queue: &Id, sid: &Sid) -> Option<u64> {
         let (opens, starts) = self.window?;
         let (opens_us, starts_us) = (opens.saturating_mul(1_000), starts.saturating_mul(1_000));
         let lot = self.hash(queue, starts, sid) % (starts_us - opens_us).max(1);
@@ -51,7 +51,7 @@ impl Draw {
     }
 
     /// The ticket of `sid` under the `random` method: always the same, so rejoining cannot reroll.
-    pub(super) fn random(&self, queue: &Id, sid: &Sid) -> u64 {
+    pub(crate) fn random(&self, queue: &Id, sid: &Sid) -> u64 {
         // 0 is no ticket.
         (self.hash(queue, 0, sid) % (1 << 52)).max(1)
     }

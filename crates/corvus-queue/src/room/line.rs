@@ -9,7 +9,7 @@ use corvus_core::token::Sid;
 
 const CHUNK: usize = 512;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     chunks: Vec<Chunk>,
     /// First ticket of each chunk: the search stays in one cache-friendly array.
@@ -19,7 +19,7 @@ pub(super) struct Line {
     len: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Chunk {
     tickets: Vec<u64>,
     slots: Vec<u32>,

@@ -12,14 +12,14 @@ const FAR_RANK: u64 = 5_000;
 /// Admissions over about the last minute: an exponentially decaying count over an equally decaying
 /// span of time, so that the first minute is not underestimated.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     pub(super) count: f64,
     pub(super) span_ms: f64,
     pub(super) at: u64,
 }
 
 impl Pace {
-    pub(super) fn advance(&mut self, now: u64) {
+    pub(crate) fn advance(&mut self, now: u64) {
         let passed = now.saturating_sub(self.at);
         if passed > 0 && self.at != 0 {
             let keep = (-(passed as f64) / WINDOW_MS).exp();
@@ -29,12 +29,12 @@ impl Pace {
         self.at = now;
     }
 
-    pub(super) fn admit(&mut self) {
+    pub(crate) fn admit(&mut self) {
         self.count += 1.0;
     }
 
     /// Admissions a second; `None` when the last ones are minutes ago, or there were none.
-    pub(super) fn per_s(&self) -> Option<f64> {
+    pub(crate) fn per_s(&self) -> Option<f64> {
         // A single admission has faded to a hundredth after about 4.6 minutes.
         (self.count >= 0.01).then(|| self.count * 1_000.0 / self.span_ms.max(1_000.0))
     }

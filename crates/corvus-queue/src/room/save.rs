@@ -17,7 +17,7 @@ const RECORD: usize = 64;
 const MAX_REMOVED: usize = 1 << 20;
 
 /// What the next frame must say.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
     /// One bit for each slot, set while it is in `touched`.
     marks: Vec<u64>,
@@ -77,22 +77,23 @@ impl Room {
             && self.changes.as_ref().is_none_or(|c| c.touched.is_empty() && c.removed.is_empty())
     }
 
-    /// Appends a frame of everything that changed since the last one.
-    pub fn save_changes(&mut self, out: &mut Vec<u8>) {
-        let Some(mut changes) = self.changes.take() else { return };
-        for slot in &changes.touched {
-            changes.marks[*slot as usize / 64] = 0;
-        }
+    /// Appends a frame of what changed since the last one, at most `max` records. True: there are
+    /// more.
+    pub fn save_changes(&mut self, max: usize, out: &mut Vec<u8>) -> bool {
+        let Some(mut changes) = self.changes.take() else { return false };
         self.save_vars(out);
         put(out, changes.removed.len() as u64);
         // The removed first: who left and came again is in both lists.
         for sid in changes.removed.drain(..) {
             out.extend_from_slice(sid.as_bytes());
         }
-        for slot in changes.touched.drain(..) {
+        let rest = changes.touched.len().saturating_sub(max);
+        for slot in changes.touched.drain(rest..) {
+            changes.marks[slot as usize / 64] &= !(1 << (slot % 64));
             self.save_slot(slot, out);
         }
         self.changes = Some(changes);
+        rest > 0
     }
 
     /// Appends a frame of the records in `slots`. False: there are no more slots after these.

@@ -47,7 +47,7 @@ impl Session {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     sessions: Vec<Session>,
     /// Slots of the sessions that exist.
