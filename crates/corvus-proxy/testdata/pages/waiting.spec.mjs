@@ -190,7 +190,7 @@ for (const state of ['admitted', 'gone', 'closed', 'not_open']) {
     const { context, tab } = await open('/tickets?a=1#seats');
     answer = json({ state, rank: null, waiting: null, retry_after: null, eta_s: null, queue: 'drop' });
     const navigated = tab.waitForEvent('framenavigated', (frame) => frame.url() === `${origin}/tickets?a=1#seats`);
-    const loaded = tab.waitForRequest((request) => request.isNavigationRequest());
+    const loaded = tab.waitForResponse((response) => response.request().isNavigationRequest());
     await tab.clock.runFor(3300);
     await loaded;
     await navigated;
@@ -217,7 +217,7 @@ test('a page that answered a POST is entered with GET', async () => {
   assert.deepEqual(pages(), [['POST', '/tickets?a=1']]);
   hits = [];
   answer = json({ state: 'admitted', queue: 'drop' });
-  const loaded = tab.waitForRequest((request) => request.isNavigationRequest());
+  const loaded = tab.waitForResponse((response) => response.request().isNavigationRequest());
   await tab.clock.runFor(3300);
   await loaded;
   await tab.waitForLoadState();

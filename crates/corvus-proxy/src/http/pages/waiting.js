@@ -171,8 +171,9 @@ addEventListener('pageshow', (event) => {
   over = false; // the back button brought an old page back: what it shows may be long past
   poll();
 });
-// The Refresh header is for visitors without a script; this ends its timer.
-addEventListener('load', () => setTimeout(() => window.stop(), 0));
+// The Refresh header is for visitors without a script; this ends its timer. It would end a poll or
+// a navigation too.
+addEventListener('load', () => setTimeout(() => running || over || window.stop(), 0));
 
 byId('stay').hidden = false;
 byId('stay').addEventListener('click', () => {
