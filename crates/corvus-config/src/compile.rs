@@ -112,9 +112,13 @@ impl<'d> Context<'d> {
         if ids.contains(id) {
             return Id::new(id).ok();
         }
-        let hint = did_you_mean(id, ids.iter().copied())
-            .map(|name| format!("; did you mean `{name}`?"))
-            .unwrap_or_default();
+        // A hint costs a comparison with every id: not among thousands, and not for nobody.
+        let hint = if self.problems.is_full() || ids.len() > 1_000 {
+            None
+        } else {
+            did_you_mean(id, ids.iter().copied())
+        };
+        let hint = hint.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         self.add(pointer, format!("there is no {what} `{id}`{hint}"));
         None
     }

@@ -301,15 +301,18 @@ impl<'n> Members<'n> {
             _ => return wrong(node, at, problems, "a mapping"),
         };
         let mut members = Self { given, meant: Vec::new() };
+        // A slip can only mean a key that is not there.
+        let absent =
+            |(name, _): &(&'static str, bool)| members.get(name).is_none().then_some(*name);
+        let mut free: Vec<&'static str> = keys.iter().filter_map(absent).collect();
         for member in given {
             let (key, value) = member;
             if keys.iter().any(|(name, _)| name == key) {
                 continue;
             }
-            let free =
-                keys.iter().map(|(name, _)| *name).filter(|name| members.get(name).is_none());
-            let message = match did_you_mean(key, free) {
+            let message = match did_you_mean(key, free.iter().copied()) {
                 Some(name) => {
+                    free.retain(|other| *other != name);
                     members.meant.push((name, member));
                     format!("unknown key `{key}`; did you mean `{name}`?")
                 }

@@ -31,13 +31,18 @@ pub struct Problems(Vec<Problem>);
 
 impl Problems {
     pub fn push(&mut self, problem: Problem) {
-        if self.0.len() < MAX_PROBLEMS {
+        if !self.is_full() {
             self.0.push(problem);
         }
     }
 
     pub fn add(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
         self.push(Problem::new(pointer, message));
+    }
+
+    /// Whether further problems are dropped.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= MAX_PROBLEMS
     }
 
     pub fn is_empty(&self) -> bool {
