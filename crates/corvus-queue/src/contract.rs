@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A queue store under test. Times are the store's own.
-pub trait Store: Sized {
+pub(crate) trait Store: Sized {
     fn call(&mut self, now: u64, report: Option<Report>, ops: &[Op]) -> Reply;
     fn configure(&mut self, now: u64, settings: QueueSettings);
     /// Loses everything but the settings.
@@ -35,29 +35,29 @@ pub trait Store: Sized {
 
 /// The whole state of a store, as the specification's keys hold it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Peek {
-    pub active: BTreeMap<Sid, u64>,
-    pub queue: BTreeMap<Sid, u64>,
-    pub seen: BTreeMap<Sid, u64>,
-    pub used: BTreeMap<Sid, u64>,
-    pub left: BTreeMap<Sid, u64>,
-    pub owed: u64,
-    pub free: u64,
-    pub resumed_at: u64,
-    pub admitted: u64,
-    pub abandoned: u64,
+pub(crate) struct Peek {
+    pub(crate) active: BTreeMap<Sid, u64>,
+    pub(crate) queue: BTreeMap<Sid, u64>,
+    pub(crate) seen: BTreeMap<Sid, u64>,
+    pub(crate) used: BTreeMap<Sid, u64>,
+    pub(crate) left: BTreeMap<Sid, u64>,
+    pub(crate) owed: u64,
+    pub(crate) free: u64,
+    pub(crate) resumed_at: u64,
+    pub(crate) admitted: u64,
+    pub(crate) abandoned: u64,
 }
 
 const DRAW_KEY: [u8; 16] = *b"a key for draws.";
 
 /// Room and model side by side.
-pub struct Pair {
+pub(crate) struct Pair {
     room: Room,
     model: Model,
 }
 
 impl Pair {
-    pub fn new(settings: &QueueSettings) -> Self {
+    pub(crate) fn new(settings: &QueueSettings) -> Self {
         let mut room = Room::new(settings.clone(), DRAW_KEY, false);
         room.track_changes();
         Self { room, model: Model::new(settings.clone(), DRAW_KEY) }
@@ -94,7 +94,7 @@ impl Store for Pair {
 }
 
 /// Times as in the specification's defaults, with a small capacity.
-pub fn settings(capacity: u64) -> QueueSettings {
+pub(crate) fn settings(capacity: u64) -> QueueSettings {
     QueueSettings {
         id: Id::new("drop").unwrap(),
         capacity,
@@ -110,11 +110,11 @@ pub fn settings(capacity: u64) -> QueueSettings {
     }
 }
 
-pub fn with_rate(capacity: u64, count: f64, per_s: f64) -> QueueSettings {
+pub(crate) fn with_rate(capacity: u64, count: f64, per_s: f64) -> QueueSettings {
     QueueSettings { rate: Some(Rate { count, per_s }), ..settings(capacity) }
 }
 
-pub fn sid(i: usize) -> Sid {
+pub(crate) fn sid(i: usize) -> Sid {
     // Spread over the whole width, as random ones are.
     Sid::from_bytes(
         ((i as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).to_be_bytes(),

@@ -253,8 +253,8 @@ impl QueueService {
         }
         let op = Op::Heartbeat { admission: *admission, place: None, join: false };
         match self.call(&view, &[op]).await {
-            Ok((reply, crate::op::Answer::Admitted { expires_ms, .. })) => {
-                *admission = Admission { sid: admission.sid, issued_ms: reply.now_ms, expires_ms };
+            Ok((_, crate::op::Answer::Admitted { issued_ms, expires_ms, .. })) => {
+                *admission = Admission { sid: admission.sid, issued_ms, expires_ms };
                 view.beats.note(admission);
                 true
             }

@@ -42,6 +42,7 @@ pub enum Op {
 /// its state, or an older copy of it that took over, learns what it lost.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Report {
+    /// [`Reply::claimed`] and [`Reply::owed`] together.
     pub claimed: u64,
     pub born_ms: u64,
     pub n: u64,
@@ -50,9 +51,12 @@ pub struct Report {
 /// The answer to one [`Op`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Answer {
-    /// Inside, and claimed. Sets the admission cookie (issued: the reply's `now_ms`) and drops the
-    /// place cookie. `joined`: without having waited, so it counts as a join of this address.
+    /// Inside, and claimed. Sets the admission cookie and drops the place cookie. `issued_ms` is the
+    /// store's time, or just after what would refuse the token: a leaving in the same millisecond,
+    /// or before the clock was set back. `joined`: without having waited, so it counts as a join
+    /// of this address.
     Admitted {
+        issued_ms: u64,
         expires_ms: u64,
         joined: bool,
     },
@@ -83,7 +87,8 @@ pub struct Waiting {
     pub eta_ms: Option<u64>,
     /// Check in again after this long.
     pub poll_ms: u64,
-    /// For the place cookie.
+    /// For the place cookie, with the two below; as in [`Answer::Admitted`].
+    pub issued_ms: u64,
     pub ticket: Ticket,
     pub due_ms: u64,
     /// A new place was taken just now.
@@ -99,6 +104,8 @@ pub struct Reply {
     pub n: u64,
     pub inside: u64,
     pub claimed: u64,
+    /// Places held for visitors whom the store lost.
+    pub owed: u64,
     pub waiting: u64,
     /// Version of capacity, rate and pause.
     pub cfg: u64,
@@ -109,8 +116,10 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// What to send with the next call. Who is owed a place counts as claimed: if the state is lost
+    /// once more before they return, their places must be held again.
     pub const fn report(&self) -> Report {
-        Report { claimed: self.claimed, born_ms: self.born_ms, n: self.n }
+        Report { claimed: self.claimed + self.owed, born_ms: self.born_ms, n: self.n }
     }
 }
 

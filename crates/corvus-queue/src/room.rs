@@ -1,8 +1,7 @@
 //! The state of one access queue, and everything that can happen to it.
 //!
 //! A pure state machine: the time comes in with each call, nothing goes out but the reply. It
-//! follows the queue specification to the letter (`docs/queue-spec.md`); section numbers in
-//! comments are that page's.
+//! follows the queue specification to the letter; section numbers in comments are that page's.
 
 mod deadlines;
 mod draw;
@@ -202,6 +201,7 @@ impl Room {
             n: self.vars.n,
             inside: self.counts.inside as u64,
             claimed: self.claimed(),
+            owed: self.owed(now_ms),
             waiting: self.line.len() as u64,
             cfg: self.vars.cfg,
             more,

@@ -119,8 +119,8 @@ proptest! {
                 (4, false) => world.step(&Step::Mend(1)),
                 (0 | 1, true) => {
                     (0..GATEWAYS).for_each(|g| world.step(&Step::Cut(g)));
-                    outage += ms * 10;
-                    world.time += ms * 10;
+                    outage += 6_000 + ms * 10;
+                    world.time += 6_000 + ms * 10;
                     (0..GATEWAYS).for_each(|g| world.step(&Step::Mend(g)));
                     world.wait(1);
                 }
@@ -208,6 +208,9 @@ proptest! {
         }
         run(&mut world, &steps, |world, _, calls| {
             let Some(op) = calls.last().and_then(|call| call.op) else { return Ok(()) };
+            if matches!(op, Op::Flush | Op::ReleaseAll) {
+                return Ok(());
+            }
             let now = world.now();
             let report = world.gateways[0].report;
             let (mut once, mut twice, mut batch) =
@@ -290,7 +293,9 @@ proptest! {
         })?;
     }
 
-    /// A failover lets in on top at most what was let in since the replica was made.
+    /// A failover lets in on top at most what was let in, or claimed, since the replica was made.
+    /// (Claims: a gateway that calls first catches up the count of calls, which hides the report of
+    /// one that alone saw a claim.)
     #[test]
     fn l8_recovery_from_a_failover(
         capacity in 1u64..4,
@@ -303,7 +308,7 @@ proptest! {
         world.step(&Step::Replicate);
         let mut admitted = 0;
         run(&mut world, &lost, |_, _, calls| {
-            admitted += calls.iter().map(Call::admissions).sum::<u64>();
+            admitted += calls.iter().map(|call| call.admissions() + call.claims()).sum::<u64>();
             Ok(())
         })?;
         world.step(&Step::Failover);
@@ -353,7 +358,7 @@ fn l2_order_of_a_draw() {
         assert_eq!(waiting.rank, None, "hidden until the start");
     }
     while world.now() < START + 100_000 {
-        (0..20).for_each(|v| drop(world.poll(v, 0)));
+        (0..20).for_each(|v| _ = world.poll(v, 0));
         world.wait(20_000);
     }
     for v in 20..40 {
@@ -371,7 +376,7 @@ fn l2_order_of_a_draw() {
     assert_ne!(drawn[..20], (0..20).collect::<Vec<_>>(), "the others by lot");
     // A wipe does not draw again.
     world.step(&Step::Wipe);
-    (0..40).rev().for_each(|v| drop(world.poll(v, 0)));
+    (0..40).rev().for_each(|v| _ = world.poll(v, 0));
     assert_eq!(order(&mut world), drawn);
 }
 

@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[derive(Clone)]
-pub struct Model {
+pub(crate) struct Model {
     s: QueueSettings,
     random: bool,
     draw: Draw,
@@ -42,7 +42,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(settings: QueueSettings, draw_key: [u8; 16]) -> Self {
+    pub(crate) fn new(settings: QueueSettings, draw_key: [u8; 16]) -> Self {
         let mut draw = Draw::new(draw_key);
         draw.follow(&settings.schedule);
         Self {
@@ -119,7 +119,9 @@ impl Model {
         }
         let before = self.last_pass;
         if now > before + 5_000 || now + 5_000 < before {
-            (self.gap_from, self.resumed_at) = (before, now);
+            let in_grace = before <= self.resumed_at + 30_000 + self.s.queue_ttl_ms;
+            self.gap_from = if in_grace { self.gap_from.min(before) } else { before };
+            self.resumed_at = now;
             self.extend(now, before);
         }
         self.last_pass = now;
@@ -202,6 +204,12 @@ impl Model {
         }
     }
 
+    fn inside(&self, now: u64, sid: Sid, joined: bool) -> Answer {
+        let left = self.left.get(&sid).copied().unwrap_or(0);
+        let issued_ms = now.max(left + 1).max(self.released_at + 1);
+        Answer::Admitted { issued_ms, expires_ms: self.active[&sid], joined }
+    }
+
     fn claim(&mut self, now: u64, sid: Sid) -> Answer {
         let until = now + self.s.active_ttl_ms;
         let expiry = if self.is_granted(&sid) {
@@ -213,7 +221,7 @@ impl Model {
             until.max(self.active[&sid])
         };
         self.active.insert(sid, expiry);
-        Answer::Admitted { expires_ms: expiry, joined: false }
+        self.inside(now, sid, false)
     }
 
     fn straight_in(&mut self, now: u64, sid: Sid) -> Answer {
@@ -222,7 +230,7 @@ impl Model {
         self.used.insert(sid, now);
         self.left.remove(&sid);
         self.active.insert(sid, now + self.s.active_ttl_ms);
-        Answer::Admitted { expires_ms: now + self.s.active_ttl_ms, joined: true }
+        self.inside(now, sid, true)
     }
 
     fn closed(&self, now: u64) -> Option<Answer> {
@@ -274,7 +282,9 @@ impl Model {
         let (rank, poll_ms, eta_ms) = self.rank_poll_eta(now, sid);
         self.seen.insert(sid, now + poll_ms);
         let drawn = self.s.schedule.starts_at_ms.is_none_or(|t| now >= t);
+        let spent = |map: &BTreeMap<Sid, u64>| map.get(&sid).map_or(0, |at| at + 1);
         Answer::Waiting(Waiting {
+            issued_ms: now.max(spent(&self.used)).max(spent(&self.left)).max(self.flushed_at + 1),
             rank: drawn.then_some(rank),
             eta_ms,
             poll_ms,
@@ -353,7 +363,7 @@ impl Model {
         self.used.insert(sid, now);
         self.owed = self.owed.saturating_sub(1);
         self.active.insert(sid, now + self.s.active_ttl_ms);
-        Answer::Admitted { expires_ms: now + self.s.active_ttl_ms, joined: false }
+        self.inside(now, sid, false)
     }
 
     fn apply(&mut self, now: u64, op: &Op, more: &mut bool) -> Answer {
@@ -396,7 +406,7 @@ impl Model {
                 self.active.remove(&sid);
                 self.queue.remove(&sid);
                 self.seen.remove(&sid);
-                self.left.insert(sid, now);
+                self.left.insert(sid, admission.map_or(now, |a| now.max(a.issued_ms)));
                 Answer::Done
             }
             Op::Flush => {
@@ -429,6 +439,7 @@ impl Store for Model {
             n: self.n,
             inside: self.active.len() as u64,
             claimed: self.claimed(),
+            owed: if now < self.owed_until { self.owed } else { 0 },
             waiting: self.queue.len() as u64,
             cfg: self.cfg,
             more,

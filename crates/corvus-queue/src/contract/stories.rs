@@ -27,7 +27,7 @@ fn poll_for(world: &mut World<Pair>, visitors: &[usize], ms: u64) {
     while left > 0 {
         let part = left.min(3_000);
         world.wait(part);
-        visitors.iter().for_each(|v| drop(world.poll(*v, 0)));
+        visitors.iter().for_each(|v| _ = world.poll(*v, 0));
         left -= part;
     }
 }
@@ -121,7 +121,7 @@ fn s05_nobody_loses_a_slot_while_nobody_was_in_contact() {
 #[test]
 fn s06_vanished_grants_cost_grant_ttl_not_active_ttl() {
     let mut w = world(settings(2), 5, 1);
-    (0..5).for_each(|v| drop(w.enter(v, 0)));
+    (0..5).for_each(|v| _ = w.enter(v, 0));
     w.leave(0, 0);
     w.leave(1, 0);
     w.wait(1_000);
@@ -182,7 +182,7 @@ fn s09_a_heartbeat_just_too_late_takes_no_slot() {
 #[test]
 fn s10_a_clock_thirty_seconds_back_stops_nothing_and_keeps_the_order() {
     let mut w = world(with_rate(2, 1.0, 1.0), 6, 1);
-    (0..4).for_each(|v| drop(w.enter(v, 0)));
+    (0..4).for_each(|v| _ = w.enter(v, 0));
     poll_for(&mut w, &[2, 3], 3_000);
     w.step(&Step::Clock(-30_000));
     w.wait(1_000);
@@ -190,10 +190,10 @@ fn s10_a_clock_thirty_seconds_back_stops_nothing_and_keeps_the_order() {
     w.wait(3_000);
     assert!(w.is_inside(2), "admissions go on");
     let mut w = world(settings(0), 6, 1);
-    (0..3).for_each(|v| drop(w.enter(v, 0)));
+    (0..3).for_each(|v| _ = w.enter(v, 0));
     w.step(&Step::Wipe);
     w.step(&Step::Clock(-30_000));
-    (0..3).rev().for_each(|v| drop(w.poll(v, 0)));
+    (0..3).rev().for_each(|v| _ = w.poll(v, 0));
     assert_eq!(rank(w.enter(5, 0)), Some(4), "behind returned places");
     assert_eq!(rank(w.poll(0, 0)), Some(1));
 }
@@ -231,7 +231,7 @@ fn s12_a_flushed_place_reissued_by_a_cut_off_gateway_is_refused() {
 #[test]
 fn s13_passthrough_lets_waiters_pass_and_reject_tells_them() {
     let mut w = world(settings(1), 3, 1);
-    (0..3).for_each(|v| drop(w.enter(v, 0)));
+    (0..3).for_each(|v| _ = w.enter(v, 0));
     w.configure(QueueSettings { method: Method::Reject, ..settings(1) });
     assert_eq!(w.poll(1, 0), Some(Answer::Closed));
     assert_eq!(w.enter(2, 0), Some(Answer::Closed));
@@ -314,7 +314,7 @@ fn w1_a_grant_outlives_the_told_poll_interval() {
 #[test]
 fn w2_the_dead_do_not_count() {
     let mut w = world(QueueSettings { max_waiting: 3, ..settings(0) }, 5, 1);
-    (0..3).for_each(|v| drop(w.enter(v, 0)));
+    (0..3).for_each(|v| _ = w.enter(v, 0));
     assert_eq!(w.enter(3, 0), Some(Answer::Full));
     poll_for(&mut w, &[2], 126_000);
     assert_eq!(rank(w.poll(2, 0)), Some(1));
@@ -358,7 +358,7 @@ fn w4_a_wipe_and_a_heartbeat_put_back_whatever_the_capacity() {
 fn w8_no_window_edge_doubles_the_rate() {
     let mut w = world(with_rate(1_000, 10.0, 1.0), 200, 1);
     w.configure(QueueSettings { paused: true, ..with_rate(1_000, 10.0, 1.0) });
-    (0..200).for_each(|v| drop(w.enter(v, 0)));
+    (0..200).for_each(|v| _ = w.enter(v, 0));
     w.configure(with_rate(1_000, 10.0, 1.0));
     w.calls.clear();
     (0..30).for_each(|_| w.wait(100));

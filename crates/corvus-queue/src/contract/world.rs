@@ -10,10 +10,10 @@ use super::{Peek, Store, sid};
 use crate::op::{Answer, Op, Reply, Report};
 
 /// The store's clock shows this when a trace begins.
-pub const START: u64 = 1_800_000_000_000;
+pub(crate) const START: u64 = 1_800_000_000_000;
 
 #[derive(Clone, Debug)]
-pub enum Step {
+pub(crate) enum Step {
     /// A real request of a visitor through a gateway.
     Enter(usize, usize),
     Poll(usize, usize),
@@ -38,63 +38,73 @@ pub enum Step {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Visitor {
-    pub admission: Option<Admission>,
-    pub place: Option<Place>,
+pub(crate) struct Visitor {
+    pub(crate) admission: Option<Admission>,
+    pub(crate) place: Option<Place>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Gateway {
-    pub cut: bool,
-    pub report: Option<Report>,
+pub(crate) struct Gateway {
+    pub(crate) cut: bool,
+    pub(crate) report: Option<Report>,
     /// Store time minus true time.
     offset: i64,
 }
 
 /// What one call did, for the laws.
-pub struct Call {
-    pub now: u64,
-    pub op: Option<Op>,
-    pub before: Peek,
-    pub after: Peek,
-    pub reply: Reply,
+pub(crate) struct Call {
+    pub(crate) now: u64,
+    pub(crate) op: Option<Op>,
+    pub(crate) before: Peek,
+    pub(crate) after: Peek,
+    pub(crate) reply: Reply,
 }
 
 impl Call {
-    pub fn answer(&self) -> Option<&Answer> {
+    pub(crate) fn answer(&self) -> Option<&Answer> {
         self.reply.answers.first()
     }
 
     /// Let in by this call: promoted, or a newcomer. Who is put back is not.
-    pub fn admissions(&self) -> u64 {
+    pub(crate) fn admissions(&self) -> u64 {
         self.after.admitted - self.before.admitted
     }
 
-    pub fn put_back(&self) -> bool {
-        let (Some(Op::Heartbeat { admission, .. }), Some(Answer::Admitted { joined: false, .. })) =
-            (&self.op, self.answer())
-        else {
-            return false;
+    /// Grants that this call turned into claims.
+    pub(crate) fn claims(&self) -> u64 {
+        let granted = |sid: &&Sid| self.before.seen.contains_key(sid);
+        let claimed =
+            |sid: &&Sid| self.after.active.contains_key(sid) && !self.after.seen.contains_key(sid);
+        self.before.active.keys().filter(granted).filter(claimed).count() as u64
+    }
+
+    /// Whether the operation put a session back, whatever the capacity.
+    pub(crate) fn put_back(&self) -> bool {
+        let admission = match &self.op {
+            Some(Op::Heartbeat { admission, .. }) => admission,
+            Some(Op::Poll { admission: Some(admission), .. }) => admission,
+            _ => return false,
         };
-        self.after.used.get(&admission.sid) == Some(&self.now)
+        matches!(self.answer(), Some(Answer::Admitted { joined: false, .. }))
+            && self.before.active.get(&admission.sid).is_none_or(|expiry| *expiry <= self.now)
     }
 }
 
-pub struct World<S> {
-    pub store: S,
-    pub settings: QueueSettings,
-    pub visitors: Vec<Visitor>,
-    pub gateways: Vec<Gateway>,
+pub(crate) struct World<S> {
+    pub(crate) store: S,
+    pub(crate) settings: QueueSettings,
+    pub(crate) visitors: Vec<Visitor>,
+    pub(crate) gateways: Vec<Gateway>,
     /// True time, ms.
-    pub time: u64,
+    pub(crate) time: u64,
     /// Store time minus true time.
     skew: i64,
     replica: Option<S>,
-    pub calls: Vec<Call>,
+    pub(crate) calls: Vec<Call>,
 }
 
 impl<S: Store> World<S> {
-    pub fn new(store: S, settings: QueueSettings, visitors: usize, gateways: usize) -> Self {
+    pub(crate) fn new(store: S, settings: QueueSettings, visitors: usize, gateways: usize) -> Self {
         Self {
             store,
             settings,
@@ -108,7 +118,7 @@ impl<S: Store> World<S> {
     }
 
     /// The store's time.
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.time.saturating_add_signed(self.skew)
     }
 
@@ -117,7 +127,7 @@ impl<S: Store> World<S> {
         self.time.saturating_add_signed(self.gateways[g].offset)
     }
 
-    pub fn call(&mut self, g: usize, op: Option<Op>) -> Reply {
+    pub(crate) fn call(&mut self, g: usize, op: Option<Op>) -> Reply {
         let now = self.now();
         let before = self.store.peek(now);
         let reply = self.store.call(now, self.gateways[g].report, op.as_slice());
@@ -139,7 +149,7 @@ impl<S: Store> World<S> {
         }
     }
 
-    pub fn wait(&mut self, mut ms: u64) {
+    pub(crate) fn wait(&mut self, mut ms: u64) {
         while ms > 0 {
             let part = ms.min(1_000);
             self.second(part);
@@ -147,7 +157,7 @@ impl<S: Store> World<S> {
         }
     }
 
-    pub fn step(&mut self, step: &Step) {
+    pub(crate) fn step(&mut self, step: &Step) {
         match *step {
             Step::Enter(v, g) => {
                 self.enter(v, g);
@@ -159,7 +169,11 @@ impl<S: Store> World<S> {
             Step::Leave(v, g) => self.leave(v, g),
             Step::Wait(ms) => self.wait(ms),
             Step::Clock(by) => self.skew += by,
-            Step::Wipe => self.store.wipe(),
+            Step::Wipe => {
+                self.store.wipe();
+                // `born` names a state; two wipes in one millisecond would share the name.
+                self.time += 1;
+            }
             Step::Replicate => self.replica = Some(self.store.copy()),
             Step::Failover => {
                 if let Some(replica) = self.replica.take() {
@@ -187,14 +201,14 @@ impl<S: Store> World<S> {
         }
     }
 
-    pub fn configure(&mut self, settings: QueueSettings) {
+    pub(crate) fn configure(&mut self, settings: QueueSettings) {
         self.settings = settings.clone();
         let now = self.now();
         self.store.configure(now, settings);
     }
 
     /// A real request; `None`: it passed without a call, or the gateway is cut off.
-    pub fn enter(&mut self, v: usize, g: usize) -> Option<Answer> {
+    pub(crate) fn enter(&mut self, v: usize, g: usize) -> Option<Answer> {
         if self.gateways[g].cut {
             self.reissue(v, g);
             return None;
@@ -215,7 +229,7 @@ impl<S: Store> World<S> {
         Some(reply.answers[0])
     }
 
-    pub fn poll(&mut self, v: usize, g: usize) -> Option<Answer> {
+    pub(crate) fn poll(&mut self, v: usize, g: usize) -> Option<Answer> {
         if self.gateways[g].cut {
             self.reissue(v, g);
             return None;
@@ -227,7 +241,7 @@ impl<S: Store> World<S> {
         Some(reply.answers[0])
     }
 
-    pub fn stream(&mut self, v: usize, g: usize) {
+    pub(crate) fn stream(&mut self, v: usize, g: usize) {
         let Some(admission) = self.valid_admission(v, g) else { return };
         if self.gateways[g].cut {
             return self.reissue(v, g);
@@ -238,7 +252,7 @@ impl<S: Store> World<S> {
         }
     }
 
-    pub fn leave(&mut self, v: usize, g: usize) {
+    pub(crate) fn leave(&mut self, v: usize, g: usize) {
         if !self.gateways[g].cut {
             let admission = self.valid_admission(v, g);
             self.call(g, Some(Op::Release { sid: sid(v), admission }));
@@ -246,7 +260,7 @@ impl<S: Store> World<S> {
         }
     }
 
-    pub fn valid_admission(&self, v: usize, g: usize) -> Option<Admission> {
+    pub(crate) fn valid_admission(&self, v: usize, g: usize) -> Option<Admission> {
         let now = if self.gateways[g].report.is_some() { self.reckoned(g) } else { self.now() };
         self.visitors[v].admission.filter(|admission| admission.expires_ms > now)
     }
@@ -254,16 +268,15 @@ impl<S: Store> World<S> {
     fn take_tokens(&mut self, v: usize, reply: &Reply) {
         let visitor = &mut self.visitors[v];
         match reply.answers[0] {
-            Answer::Admitted { expires_ms, .. } => {
-                visitor.admission =
-                    Some(Admission { sid: sid(v), issued_ms: reply.now_ms, expires_ms });
+            Answer::Admitted { issued_ms, expires_ms, .. } => {
+                visitor.admission = Some(Admission { sid: sid(v), issued_ms, expires_ms });
                 visitor.place = None;
             }
             Answer::Waiting(waiting) => {
                 visitor.admission = None;
                 visitor.place = Some(Place {
                     sid: sid(v),
-                    issued_ms: reply.now_ms,
+                    issued_ms: waiting.issued_ms,
                     ticket: waiting.ticket,
                     due_ms: waiting.due_ms,
                 });
@@ -286,26 +299,26 @@ impl<S: Store> World<S> {
         }
     }
 
-    pub fn ticket(&self, v: usize) -> Option<u64> {
+    pub(crate) fn ticket(&self, v: usize) -> Option<u64> {
         match self.visitors[v].place?.ticket {
             Ticket::Number(ticket) => Some(ticket),
             _ => None,
         }
     }
 
-    pub fn is_inside(&mut self, v: usize) -> bool {
+    pub(crate) fn is_inside(&mut self, v: usize) -> bool {
         let now = self.now();
         self.store.peek(now).active.contains_key(&sid(v))
     }
 
-    pub fn is_waiting(&mut self, v: usize) -> bool {
+    pub(crate) fn is_waiting(&mut self, v: usize) -> bool {
         let now = self.now();
         self.store.peek(now).queue.contains_key(&sid(v))
     }
 }
 
 /// Waiters of `peek` who are live at `now`.
-pub fn live(peek: &Peek, settings: &QueueSettings, now: u64) -> Vec<(u64, Sid)> {
+pub(crate) fn live(peek: &Peek, settings: &QueueSettings, now: u64) -> Vec<(u64, Sid)> {
     let is_live = |sid: &Sid| {
         let due = peek.seen.get(sid).copied().unwrap_or(0);
         now <= due.max(peek.resumed_at + 30_000) + settings.queue_ttl_ms
@@ -313,11 +326,11 @@ pub fn live(peek: &Peek, settings: &QueueSettings, now: u64) -> Vec<(u64, Sid)> 
     peek.queue.iter().filter(|(sid, _)| is_live(sid)).map(|(sid, t)| (*t, *sid)).collect()
 }
 
-pub const VISITORS: usize = 8;
-pub const GATEWAYS: usize = 2;
+pub(crate) const VISITORS: usize = 8;
+pub(crate) const GATEWAYS: usize = 2;
 
 /// Nothing goes wrong but what visitors do.
-pub fn calm() -> impl Strategy<Value = Step> {
+pub(crate) fn calm() -> impl Strategy<Value = Step> {
     let (v, g) = (0..VISITORS, 0..GATEWAYS);
     prop_oneof![
         6 => (v.clone(), g.clone()).prop_map(|(v, g)| Step::Enter(v, g)),
@@ -331,7 +344,7 @@ pub fn calm() -> impl Strategy<Value = Step> {
 }
 
 /// Everything that can go wrong does.
-pub fn wild() -> impl Strategy<Value = Step> {
+pub(crate) fn wild() -> impl Strategy<Value = Step> {
     prop_oneof![
         16 => calm(),
         1 => prop_oneof![-40_000i64..40_000, -3_000i64..3_000].prop_map(Step::Clock),

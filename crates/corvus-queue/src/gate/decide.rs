@@ -178,14 +178,14 @@ impl QueueService {
         let ip = visitor.ip.limit_key();
         let dropped = |had: bool| if had { CookieChange::Drop } else { CookieChange::Keep };
         match *answer {
-            Answer::Admitted { expires_ms, joined } => {
+            Answer::Admitted { issued_ms, expires_ms, joined } => {
                 if joined {
                     view.joins.hit(ip, mono);
                 }
                 if queue.gate.max_waiting_per_ip.is_some() {
                     view.waiters.forget(&ip, &sid);
                 }
-                let session = Admission { sid, issued_ms: reply.now_ms, expires_ms };
+                let session = Admission { sid, issued_ms, expires_ms };
                 view.beats.note(&session);
                 Outcome {
                     decision: Decision::Pass { session: Some(session) },
@@ -201,8 +201,8 @@ impl QueueService {
                     let until = mono + waiting.poll_ms + queue.settings.queue_ttl_ms;
                     view.waiters.note(ip, sid, max, until, mono);
                 }
-                let Waiting { ticket, due_ms, .. } = waiting;
-                let place = Place { sid, issued_ms: reply.now_ms, ticket, due_ms };
+                let Waiting { issued_ms, ticket, due_ms, .. } = waiting;
+                let place = Place { sid, issued_ms, ticket, due_ms };
                 Outcome {
                     decision: Decision::Waiting(standing(queue, reply, &waiting)),
                     admission: dropped(visitor.had_admission),

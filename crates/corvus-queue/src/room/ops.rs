@@ -139,7 +139,7 @@ impl Room {
         self.set_due(slot, 0);
         self.set_expiry(slot, now + self.settings.active_ttl_ms);
         self.set_spent(slot, now, left);
-        Answer::Admitted { expires_ms: self.table.at(slot).expiry, joined: false }
+        self.admitted(slot, now, false)
     }
 
     fn release(&mut self, now: u64, sid: Sid, admission: Option<Admission>) -> Answer {
@@ -151,7 +151,10 @@ impl Room {
         self.set_ticket_if_any(slot);
         self.set_due(slot, 0);
         self.set_expiry(slot, 0);
-        self.set_spent(slot, session.used, now);
+        // Not before the admission that leaves, even if the clock was set back since: it must not
+        // put the session back.
+        let left = admission.map_or(now, |a| now.max(a.issued_ms));
+        self.set_spent(slot, session.used, left);
         Answer::Done
     }
 
@@ -199,7 +202,7 @@ impl Room {
             // Never lowered: a token with that expiry is out.
             self.set_expiry(slot, until.max(session.expiry));
         }
-        Answer::Admitted { expires_ms: self.table.at(slot).expiry, joined: false }
+        self.admitted(slot, now, false)
     }
 
     /// Straight inside, without waiting. `limited`: it takes a rate token.
@@ -213,7 +216,13 @@ impl Room {
         } else {
             self.vars.admitted += 1;
         }
-        Answer::Admitted { expires_ms: self.table.at(slot).expiry, joined: true }
+        self.admitted(slot, now, true)
+    }
+
+    fn admitted(&self, slot: u32, now: u64, joined: bool) -> Answer {
+        let session = self.table.at(slot);
+        let issued_ms = just_after(session.left.max(self.vars.released_at), now);
+        Answer::Admitted { issued_ms, expires_ms: session.expiry, joined }
     }
 
     fn put_in_line(&mut self, now: u64, sid: &Sid, ticket: u64, returned: Option<u64>) -> u32 {
@@ -236,9 +245,11 @@ impl Room {
         let due_ms = now + poll_ms;
         self.set_due(slot, due_ms);
         let drawn = self.settings.schedule.starts_at_ms.is_none_or(|start| now >= start);
-        let number = self.table.at(slot).ticket;
+        let session = self.table.at(slot);
+        let number = session.ticket;
         Answer::Waiting(Waiting {
             rank: drawn.then_some(rank),
+            issued_ms: just_after(session.used.max(session.left).max(self.vars.flushed_at), now),
             eta_ms,
             poll_ms,
             ticket: if drawn { Ticket::Number(number) } else { Ticket::Lottery },
@@ -323,4 +334,9 @@ impl Room {
         let bucket = WAIT_BUCKETS_S.partition_point(|bound| bound * 1_000 < waited);
         self.totals.wait_buckets[bucket] += 1;
     }
+}
+
+/// Now, unless that is not after `refused`: then just after it.
+fn just_after(refused: u64, now: u64) -> u64 {
+    now.max(refused.saturating_add(1))
 }

@@ -50,7 +50,11 @@ impl Room {
     }
 
     fn resume(&mut self, now: u64, last_pass: u64) {
-        self.vars.gap_from = last_pass;
+        let graced = self.vars.resumed_at + RESUME_GRACE_MS + self.settings.queue_ttl_ms;
+        // Within the grace of the gap before, places are fresh that ran out before this gap: they
+        // must stay so, or two outages in a row would cost places that neither does alone.
+        self.vars.gap_from =
+            if last_pass <= graced { self.vars.gap_from.min(last_pass) } else { last_pass };
         self.vars.resumed_at = now;
         self.extend_claimed(now, last_pass);
     }
