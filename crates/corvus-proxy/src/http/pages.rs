@@ -17,12 +17,12 @@ mod waiting;
 
 pub(crate) use accept::wants_html;
 pub(crate) use error::{
-    MAINTENANCE, UPSTREAM_NAME, UPSTREAM_REFUSED, UPSTREAM_TIMEOUT, error, error_json,
+    UPSTREAM_NAME, UPSTREAM_REFUSED, UPSTREAM_TIMEOUT, error, error_json,
 };
 pub(crate) use lang::Language;
 pub(crate) use notice::{Notice, notice};
 pub(crate) use template::render_template;
-pub(crate) use waiting::{Waiting, leave_url, status_url, waiting};
+pub(crate) use waiting::{Waiting, waiting};
 
 /// Content type of every page.
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
