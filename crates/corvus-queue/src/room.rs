@@ -359,7 +359,7 @@ impl Room {
             |pred: fn(&table::Session) -> bool| self.table.iter().filter(|(_, s)| pred(s)).count();
         let counts = Counts {
             inside: count(|s| s.expiry != 0),
-            granted: count(|s| s.granted()),
+            granted: count(table::Session::granted),
             seen: count(|s| s.due != 0),
             spent: count(|s| s.spent() != 0),
         };

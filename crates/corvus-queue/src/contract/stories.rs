@@ -27,7 +27,9 @@ fn poll_for(world: &mut World<Pair>, visitors: &[usize], ms: u64) {
     while left > 0 {
         let part = left.min(3_000);
         world.wait(part);
-        visitors.iter().for_each(|v| _ = world.poll(*v, 0));
+        for v in visitors {
+            world.poll(*v, 0);
+        }
         left -= part;
     }
 }

@@ -80,10 +80,10 @@ impl Call {
 
     /// Whether the operation put a session back, whatever the capacity.
     pub(crate) fn put_back(&self) -> bool {
-        let admission = match &self.op {
-            Some(Op::Heartbeat { admission, .. }) => admission,
-            Some(Op::Poll { admission: Some(admission), .. }) => admission,
-            _ => return false,
+        let Some(Op::Heartbeat { admission, .. } | Op::Poll { admission: Some(admission), .. }) =
+            &self.op
+        else {
+            return false;
         };
         matches!(self.answer(), Some(Answer::Admitted { joined: false, .. }))
             && self.before.active.get(&admission.sid).is_none_or(|expiry| *expiry <= self.now)

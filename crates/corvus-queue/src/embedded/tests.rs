@@ -196,7 +196,7 @@ fn a_folder_that_cannot_be_made_is_one_clear_error() {
     let bench = Bench::new();
     let file = bench.dir.path().join("file");
     fs::write(&file, "").unwrap();
-    let clock = Arc::new(bench.clock.clone());
+    let clock = Arc::new(bench.clock);
     let error = Embedded::open_idle(Some(&file.join("queue")), clock, [3; 16], true).err().unwrap();
     assert!(error.to_string().contains("file/queue"), "{error}");
 }
