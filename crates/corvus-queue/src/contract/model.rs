@@ -128,13 +128,14 @@ impl Model {
         self.n += 1;
         if let Some(report) = report {
             let ours = Some(report.born_ms) == self.born;
-            if !ours || report.n > self.n {
+            // What exceeds the count before this call, which is counted already.
+            if !ours || report.n >= self.n {
                 self.owed = self.owed.max(report.claimed.saturating_sub(self.claimed()));
                 self.owed_until = now + self.s.active_ttl_ms;
             }
-            if ours && report.n > self.n {
+            if ours && report.n >= self.n {
                 self.extend(now, before);
-                (self.resumed_at, self.tokens, self.at, self.n) = (now, 0.0, now, report.n);
+                (self.resumed_at, self.tokens, self.at, self.n) = (now, 0.0, now, report.n + 1);
             }
         }
         if let Some(rate) = self.s.rate {

@@ -76,7 +76,8 @@ impl Room {
     fn note_loss(&mut self, now: u64, last_pass: u64, report: Option<Report>) {
         let Some(report) = report else { return };
         let ours = report.born_ms == self.vars.born;
-        let behind = ours && report.n > self.vars.n;
+        // This call is counted already: with nothing lost, the report is at most the count before it.
+        let behind = ours && report.n >= self.vars.n;
         if ours && !behind {
             return;
         }
@@ -86,7 +87,7 @@ impl Room {
             self.vars.resumed_at = now;
             self.vars.tokens = 0.0;
             self.vars.at = now;
-            self.vars.n = report.n;
+            self.vars.n = report.n + 1;
             self.extend_claimed(now, last_pass);
         }
     }
