@@ -1,0 +1,3 @@
+//! The one integration binary: the whole gateway between real peers.
+
+mod gateway;
