@@ -6,7 +6,7 @@ from pathlib import Path
 
 from peers import LOAD_CORE, need
 
-# What a browser sends: the protection looks at all of it.
+# What a browser sends.
 BROWSER = {
     "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
                   "Chrome/140.0.0.0 Safari/537.36",
@@ -27,8 +27,7 @@ SCENARIOS = {
     "h2": ("h2load", "/", "localhost", "HTTPS, HTTP/2, one stream on each connection"),
     "h2x10": ("h2load", "/", "localhost", "HTTPS, HTTP/2, ten streams on each connection"),
     "queue": ("wrk", "/", "queue.test", "HTTP/1.1, admitted visitor behind an access queue"),
-    "browser": ("wrk", BROWSER_PATH, "localhost", "HTTP/1.1, a browser's request, protection off"),
-    "guarded": ("wrk", BROWSER_PATH, "guarded.test", "the same, default protection"),
+    "browser": ("wrk", BROWSER_PATH, "localhost", "HTTP/1.1, a browser's request"),
 }
 
 
@@ -60,7 +59,7 @@ def memory(pids):
 
 def command(scenario, peer, seconds, connections, cookie):
     program, path, host, _ = SCENARIOS[scenario]
-    headers = dict(BROWSER) if scenario in ("browser", "guarded") else {}
+    headers = dict(BROWSER) if scenario == "browser" else {}
     if cookie:
         headers["Cookie"] = cookie
     load = ["taskset", "-c", LOAD_CORE]

@@ -158,8 +158,9 @@ class Lab:
                        "--data", str(self.work / "corvus-data"),
                        "--http", f"127.0.0.1:{ports['http']}",
                        "--https", f"127.0.0.1:{ports['https']}",
-                       "--admin", f"127.0.0.1:{admin}", "--workers", "1"]
-            everything = {"plain", "large", "tls", "h2", "h2x10", "queue", "browser", "guarded"}
+                       "--admin", f"127.0.0.1:{admin}", "--workers", "1",
+                       "--access-log", str(self.work / "corvus-access.log")]
+            everything = {"plain", "large", "tls", "h2", "h2x10", "queue", "browser"}
             return Peer(name, command, ports, self.work, everything, {"CORVUS_LOG": "warn"})
         raise Missing(f"there is no peer called {name}")
 

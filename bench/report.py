@@ -65,7 +65,7 @@ def disturbed(results):
 def own_ratios(results):
     """What a stage costs on top of the same gateway without it."""
     yield ["gateway", "with", "without", "requests/s", "CPU time", "CPU us on top"]
-    for with_it, without in (("queue", "plain"), ("guarded", "browser")):
+    for with_it, without in (("queue", "plain"),):
         for name, rows in results.get(with_it, {}).items():
             base = results.get(without, {}).get(name, [])
             speed, cost = ratios(rows, base, "requests_per_s"), ratios(rows, base, "cpu_us")

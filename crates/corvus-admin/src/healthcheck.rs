@@ -32,7 +32,8 @@ pub async fn check(console: SocketAddr) -> Result<(), Unhealthy> {
         let tcp = TcpStream::connect(console).await?;
         let name = ServerName::IpAddress(console.ip().into());
         let mut tls = TlsConnector::from(config).connect(name, tcp).await?;
-        tls.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        tls.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .await?;
         let mut head = [0; 12];
         tls.read_exact(&mut head).await?;
         Ok::<_, io::Error>(head)

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     http::{
-        body::{H2RequestBody, RequestBody, ResponseBody, map_of},
+        body::{H2RequestBody, Meter, RequestBody, ResponseBody, map_of},
         exchange::{ConnInfo, Exchange},
         name::Name,
         pipeline,
@@ -133,7 +133,11 @@ async fn answer(
     Ok(parts.map(|()| Outgoing { x, body: response.body, ended: false, keeper, _stream: stream }))
 }
 
-fn exchange(worker: &Rc<Worker>, conn: &Rc<ConnInfo>, request: http::Request<Incoming>) -> Exchange {
+fn exchange(
+    worker: &Rc<Worker>,
+    conn: &Rc<ConnInfo>,
+    request: http::Request<Incoming>,
+) -> Exchange {
     let (parts, incoming) = request.into_parts();
     let mut head = RequestHead::default();
     for (name, value) in &parts.headers {
@@ -143,6 +147,9 @@ fn exchange(worker: &Rc<Worker>, conn: &Rc<ConnInfo>, request: http::Request<Inc
     head.set_line(parts.method.as_str().as_bytes(), target.as_bytes());
     let mut x = Exchange::new(worker, conn, head, Protocol::Http2);
     x.authority = parts.uri.authority().map_or(Vec::new(), |a| a.as_str().as_bytes().to_vec());
+    if x.head.headers.len() > x.active.snapshot.settings.limits.header_count {
+        x.malformed = Some(Malformed::TooManyFields);
+    }
     let declared = x.head.headers.get(Name::ContentLength).map(parse_decimal);
     let length = match declared {
         Some(None) => {
@@ -155,6 +162,7 @@ fn exchange(worker: &Rc<Worker>, conn: &Rc<ConnInfo>, request: http::Request<Inc
     };
     if length != Length::NONE {
         let watch = Watch::new(&worker.watches);
+        x.meter = Meter::new();
         let body = H2RequestBody::new(incoming, length, x.meter.clone(), watch, KEEP_ALIVE_MS);
         x.body = RequestBody::H2(body);
     }
@@ -200,7 +208,7 @@ impl http_body::Body for Outgoing {
             Err(error) => {
                 this.ended = true;
                 let shown = UpstreamError::Closed;
-                this.x.upstream_broke(error);
+                this.x.upstream_broke(&error);
                 Poll::Ready(Some(Err(shown)))
             }
         }

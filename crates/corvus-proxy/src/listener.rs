@@ -72,6 +72,7 @@ async fn serve(worker: &Rc<Worker>, mut stream: TcpStream, peer: PeerAddr, endpo
     drop(active);
     let conn = Rc::new(ConnInfo {
         peer,
+        peer_text: peer.ip().to_string(),
         tls: endpoint.tls.is_some(),
         local_port: endpoint.port,
         https_port: endpoint.https_port,

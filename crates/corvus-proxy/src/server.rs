@@ -1,13 +1,6 @@
 //! The data plane: worker threads, each with its own runtime and sockets.
 
-use std::{
-    io,
-    net::SocketAddr,
-    rc::Rc,
-    sync::Arc,
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, rc::Rc, sync::Arc, thread::JoinHandle, time::Duration};
 
 use tokio::{net::TcpListener, sync::watch, task::LocalSet};
 
@@ -149,10 +142,12 @@ async fn run(
             ticker.tick();
         }
     });
-    let Ok(grace) = phase.wait_for(|phase| *phase != Phase::Running).await.map(|phase| match *phase {
-        Phase::Draining(grace) => grace,
-        Phase::Running => Duration::ZERO,
-    }) else {
+    let Ok(grace) =
+        phase.wait_for(|phase| *phase != Phase::Running).await.map(|phase| match *phase {
+            Phase::Draining(grace) => grace,
+            Phase::Running => Duration::ZERO,
+        })
+    else {
         return;
     };
     for task in accepting {

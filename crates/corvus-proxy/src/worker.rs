@@ -109,6 +109,8 @@ pub(crate) struct Worker {
     upstreams: RefCell<HashMap<UpstreamKey, Rc<UpstreamState>>>,
     /// Response heads to use again; parsing into one that has its memory allocates nothing.
     spare_heads: RefCell<Vec<ResponseHead>>,
+    /// Memory to write the next head to an upstream into.
+    scratch: RefCell<Vec<Vec<u8>>>,
     next_id: Cell<u64>,
     id_seed: u64,
     /// Wall clock minus monotonic clock at the latest tick, ms.
@@ -149,6 +151,7 @@ impl Worker {
             })),
             upstreams: RefCell::default(),
             spare_heads: RefCell::default(),
+            scratch: RefCell::default(),
             next_id: Cell::new(0),
             id_seed: seed,
             wall_offset_ms: Cell::new(0),
@@ -222,6 +225,18 @@ impl Worker {
         }
     }
 
+    pub(crate) fn take_scratch(&self) -> Vec<u8> {
+        self.scratch.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_scratch(&self, mut scratch: Vec<u8>) {
+        let mut spare = self.scratch.borrow_mut();
+        if spare.len() < 64 && scratch.capacity() <= 64 * 1024 {
+            scratch.clear();
+            spare.push(scratch);
+        }
+    }
+
     /// The configuration in force. A request takes it once.
     pub(crate) fn active(&self) -> Rc<Active> {
         let current = self.shared.snapshot.load();
@@ -244,10 +259,8 @@ impl Worker {
                 .upstreams
                 .iter()
                 .map(|upstream| {
-                    let key = UpstreamKey {
-                        upstream: upstream.clone(),
-                        tls: host.upstream_tls.clone(),
-                    };
+                    let key =
+                        UpstreamKey { upstream: upstream.clone(), tls: host.upstream_tls.clone() };
                     let state = upstreams.remove(&key).or_else(|| kept.get(&key).cloned());
                     let state = state.unwrap_or_else(|| {
                         Rc::new(UpstreamState::new(key.clone(), self.health_of(&key)))

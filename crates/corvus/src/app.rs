@@ -160,7 +160,9 @@ impl Control {
 
     fn reload_or_tell(&self) {
         if let Err(error) = self.reload() {
-            tracing::error!("the configuration was not changed, the one in force stays:\n{error:#}");
+            tracing::error!(
+                "the configuration was not changed, the one in force stays:\n{error:#}"
+            );
         }
     }
 }

@@ -51,7 +51,8 @@ pub fn run(http: SocketAddr, visitors: usize) -> anyhow::Result<()> {
 pub fn shop_alone(listen: SocketAddr) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let address = shop::start(listen).await.with_context(|| format!("listening on {listen}"))?;
+        let address =
+            shop::start(listen).await.with_context(|| format!("listening on {listen}"))?;
         print_line(&format!("sample shop on http://{address}/"));
         stopped().await
     })

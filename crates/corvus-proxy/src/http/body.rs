@@ -51,18 +51,37 @@ pub(crate) enum RequestBody {
     H2(H2RequestBody),
 }
 
-/// Bytes of body data seen, shared with the record of the request, and the most that may be.
+/// Bytes of body data seen, shared with the record of the request, and the most that may be. Empty
+/// for a request without a body.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Meter {
-    pub(crate) bytes: Rc<Cell<u64>>,
-    pub(crate) limit: Rc<Cell<Option<u64>>>,
+pub(crate) struct Meter(Option<Rc<Cells>>);
+
+#[derive(Debug, Default)]
+struct Cells {
+    bytes: Cell<u64>,
+    limit: Cell<Option<u64>>,
 }
 
 impl Meter {
+    pub(crate) fn new() -> Self {
+        Self(Some(Rc::default()))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.as_ref().map_or(0, |cells| cells.bytes.get())
+    }
+
+    fn set_limit(&self, limit: Option<u64>) {
+        if let Some(cells) = &self.0 {
+            cells.limit.set(limit);
+        }
+    }
+
     fn count(&self, len: usize) -> Result<(), BodyError> {
-        let sum = self.bytes.get() + len as u64;
-        self.bytes.set(sum);
-        match self.limit.get() {
+        let Some(cells) = &self.0 else { return Ok(()) };
+        let sum = cells.bytes.get() + len as u64;
+        cells.bytes.set(sum);
+        match cells.limit.get() {
             Some(limit) if sum > limit => Err(BodyError::TooLarge),
             _ => Ok(()),
         }
@@ -169,7 +188,7 @@ impl H2RequestBody {
                 }
                 Some(Err(other)) => {
                     if let Ok(trailers) = other.into_trailers() {
-                        self.trailers = Some(headers_of(&trailers));
+                        self.trailers = Some(trailers_of(&trailers));
                     }
                 }
             }
@@ -196,11 +215,11 @@ impl RequestBody {
         match self {
             Self::Empty => {}
             Self::H1(body) => {
-                body.meter.limit.set(limit);
+                body.meter.set_limit(limit);
                 body.idle_ms = idle;
             }
             Self::H2(body) => {
-                body.meter.limit.set(limit);
+                body.meter.set_limit(limit);
                 body.idle_ms = idle;
                 body.watch.arm(idle);
             }
@@ -355,6 +374,13 @@ pub(crate) fn headers_of(map: &http::HeaderMap) -> Headers {
         headers.push(name.as_str().as_bytes(), value.as_bytes());
     }
     headers
+}
+
+/// A trailer section of the `http` crate as ours.
+pub(crate) fn trailers_of(map: &http::HeaderMap) -> Headers {
+    let mut trailers = headers_of(map);
+    trailers.keep_trailers();
+    trailers
 }
 
 /// Our header fields as the `http` crate's; what it cannot express is left out.

@@ -12,6 +12,7 @@ use corvus_rules::Fields;
 use crate::{
     http::{
         body::{Meter, RequestBody},
+        headers::cookie_pairs,
         name::Name,
         rescue,
     },
@@ -27,6 +28,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ConnInfo {
     pub(crate) peer: PeerAddr,
+    /// The peer's address as text, which each request to an upstream carries.
+    pub(crate) peer_text: String,
     pub(crate) tls: bool,
     pub(crate) local_port: u16,
     /// Port of our first HTTPS listener.
@@ -72,6 +75,8 @@ pub(crate) struct Exchange {
     pub(crate) reason: Option<Reason>,
     pub(crate) status: u16,
     pub(crate) sent: u64,
+    /// Bytes that the client sent through an upgraded connection.
+    pub(crate) tunnelled: u64,
     pub(crate) upstream: Option<Rc<crate::upstream::pool::UpstreamState>>,
     pub(crate) upstream_us: Option<u64>,
     recorded: bool,
@@ -110,6 +115,7 @@ impl Exchange {
             reason: None,
             status: 0,
             sent: 0,
+            tunnelled: 0,
             upstream: None,
             upstream_us: None,
             recorded: false,
@@ -155,12 +161,8 @@ impl Exchange {
         self.head
             .headers
             .all(Name::Cookie)
-            .flat_map(|value| value.split(|byte| *byte == b';'))
-            .filter_map(move |pair| {
-                let pair = pair.trim_ascii();
-                let rest = pair.strip_prefix(name.as_bytes())?;
-                rest.strip_prefix(b"=")
-            })
+            .flat_map(cookie_pairs)
+            .filter_map(move |pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
     }
 
     /// The client left before it had the whole answer.
@@ -169,13 +171,13 @@ impl Exchange {
     }
 
     /// The upstream (or the client's own request body) failed in the middle of the answer.
-    pub(crate) fn upstream_broke(&mut self, error: UpstreamError) {
+    pub(crate) fn upstream_broke(&mut self, error: &UpstreamError) {
         self.outcome = match error {
             UpstreamError::RequestBody(_) | UpstreamError::ClientGone => Outcome::ClientGone,
             _ => Outcome::UpstreamFailed,
         };
         let mut reason = Reason::new(Stage::Upstream, error.rule());
-        reason.fragment = Some(rescue::chain(&error));
+        reason.fragment = Some(rescue::chain(error));
         self.reason = Some(reason);
     }
 
@@ -202,7 +204,7 @@ impl Exchange {
             version: self.active.snapshot.version,
             status: self.status,
             sent: self.sent,
-            received: self.meter.bytes.get(),
+            received: self.meter.bytes() + self.tunnelled,
             duration_us: self.worker.clock.mono_us().saturating_sub(self.started_us),
             upstream_us: self.upstream_us,
             upstream: self.upstream.as_ref().map(|state| state.label.as_str()),

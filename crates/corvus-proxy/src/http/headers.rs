@@ -106,6 +106,24 @@ impl Headers {
         fields.retain(|field| keep(field.known, field.name.of(buf), field.value.of(buf)));
     }
 
+    /// Leaves what a trailer section may say (RFC 9110 section 6.5.1): nothing that frames, routes or
+    /// authenticates a message, and nothing that tells who the client is. A recipient that merges
+    /// trailers into the header section would believe it.
+    pub(crate) fn keep_trailers(&mut self) {
+        const NEVER: [&str; 6] = [
+            "authorization",
+            "proxy-authorization",
+            "content-encoding",
+            "content-range",
+            "age",
+            "set-cookie2",
+        ];
+        self.retain(|known, name, _| {
+            known == Name::Other
+                && !NEVER.iter().any(|never| name.eq_ignore_ascii_case(never.as_bytes()))
+        });
+    }
+
     /// The first value of a known name.
     pub(crate) fn get(&self, name: Name) -> Option<&[u8]> {
         self.fields.iter().find(|field| field.known == name).map(|field| field.value.of(&self.buf))
@@ -156,6 +174,17 @@ pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
+/// The pairs of a `Cookie` field, trimmed.
+pub(crate) fn cookie_pairs(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(value);
+    std::iter::from_fn(move || {
+        let value = rest?;
+        let end = memchr::memchr(b';', value);
+        rest = end.and_then(|end| value.get(end + 1..));
+        Some(value.get(..end.unwrap_or(value.len())).unwrap_or_default().trim_ascii())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,5 +202,12 @@ mod tests {
         headers.write_to(&mut out);
         assert_eq!(out, b"HOST: a.example\r\nX-Two: 2\r\nVia: 1.1 corvus\r\n");
         assert_eq!(headers.get(Name::Host), Some(&b"a.example"[..]));
+    }
+
+    #[test]
+    fn cookies_come_in_pairs() {
+        let pairs: Vec<_> = cookie_pairs(b"a=1; b=2 ;c").collect();
+        assert_eq!(pairs, [&b"a=1"[..], b"b=2", b"c"]);
+        assert_eq!(cookie_pairs(b"").collect::<Vec<_>>(), [b""]);
     }
 }

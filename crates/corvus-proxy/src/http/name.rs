@@ -91,38 +91,26 @@ impl Name {
 
     /// Classifies a name, compared without case.
     pub(crate) fn of(name: &[u8]) -> Self {
-        let Some(first) = name.first() else { return Self::Other };
-        let candidates: &[Self] = match first.to_ascii_lowercase() {
-            b'a' => &[Self::Accept, Self::AcceptLanguage],
-            b'c' => &[
-                Self::Cookie,
-                Self::Connection,
-                Self::ContentLength,
-                Self::ContentType,
-                Self::CacheControl,
-                Self::CorvusQueue,
-                Self::ContentSecurityPolicy,
-            ],
-            b'd' => &[Self::Date],
-            b'e' => &[Self::Expect, Self::Expires],
-            b'h' => &[Self::Host, Self::Http2Settings],
-            b'k' => &[Self::KeepAlive],
-            b'l' => &[Self::Location],
-            b'p' => &[Self::ProxyConnection, Self::Proxy],
-            b'r' => &[Self::Referer, Self::Refresh, Self::RetryAfter],
-            b's' => &[Self::SetCookie],
-            b't' => &[Self::TransferEncoding, Self::Te, Self::Trailer],
-            b'u' => &[Self::UserAgent, Self::Upgrade],
-            b'v' => &[Self::Via, Self::Vary],
-            b'x' => &[
-                Self::XForwardedFor,
-                Self::XForwardedProto,
-                Self::XForwardedHost,
-                Self::XRealIp,
-                Self::XRequestId,
-                Self::XContentTypeOptions,
-                Self::XRobotsTag,
-            ],
+        // By length first: few names share one.
+        let candidates: &[Self] = match name.len() {
+            2 => &[Self::Te],
+            3 => &[Self::Via],
+            4 => &[Self::Host, Self::Date, Self::Vary],
+            5 => &[Self::Proxy],
+            6 => &[Self::Accept, Self::Cookie, Self::Expect],
+            7 => &[Self::Referer, Self::Upgrade, Self::Expires, Self::Refresh, Self::Trailer],
+            8 => &[Self::Location],
+            9 => &[Self::XRealIp],
+            10 => &[Self::Connection, Self::UserAgent, Self::SetCookie, Self::KeepAlive],
+            11 => &[Self::RetryAfter],
+            12 => &[Self::ContentType, Self::CorvusQueue, Self::XRequestId, Self::XRobotsTag],
+            13 => &[Self::CacheControl],
+            14 => &[Self::ContentLength, Self::Http2Settings],
+            15 => &[Self::AcceptLanguage, Self::XForwardedFor],
+            16 => &[Self::XForwardedHost, Self::ProxyConnection],
+            17 => &[Self::TransferEncoding, Self::XForwardedProto],
+            22 => &[Self::XContentTypeOptions],
+            23 => &[Self::ContentSecurityPolicy],
             _ => &[],
         };
         for candidate in candidates {
@@ -178,7 +166,8 @@ fn is_identity(name: &[u8]) -> bool {
         folded == *b
     };
     let equal = |candidate: &str| {
-        candidate.len() == name.len() && name.iter().zip(candidate.as_bytes()).all(|(a, b)| same(a, b))
+        candidate.len() == name.len()
+            && name.iter().zip(candidate.as_bytes()).all(|(a, b)| same(a, b))
     };
     let begins = |prefix: &str| {
         name.len() > prefix.len() && name.iter().zip(prefix.as_bytes()).all(|(a, b)| same(a, b))
@@ -203,6 +192,51 @@ mod tests {
         assert_eq!(Name::of(b"TE"), Name::Te);
         assert_eq!(Name::of(b"x-custom"), Name::Other);
         assert_eq!(Name::of(b""), Name::Other);
+    }
+
+    /// Each known name is found under its own length.
+    #[test]
+    fn every_name_is_found() {
+        for name in [
+            Name::Accept,
+            Name::AcceptLanguage,
+            Name::CacheControl,
+            Name::Connection,
+            Name::ContentLength,
+            Name::ContentSecurityPolicy,
+            Name::ContentType,
+            Name::Cookie,
+            Name::CorvusQueue,
+            Name::Date,
+            Name::Expect,
+            Name::Expires,
+            Name::Host,
+            Name::Http2Settings,
+            Name::KeepAlive,
+            Name::Location,
+            Name::Proxy,
+            Name::ProxyConnection,
+            Name::Referer,
+            Name::Refresh,
+            Name::RetryAfter,
+            Name::SetCookie,
+            Name::Te,
+            Name::Trailer,
+            Name::TransferEncoding,
+            Name::Upgrade,
+            Name::UserAgent,
+            Name::Vary,
+            Name::Via,
+            Name::XContentTypeOptions,
+            Name::XForwardedFor,
+            Name::XForwardedHost,
+            Name::XForwardedProto,
+            Name::XRealIp,
+            Name::XRequestId,
+            Name::XRobotsTag,
+        ] {
+            assert_eq!(Name::of(name.as_str().to_ascii_lowercase().as_bytes()), name);
+        }
     }
 
     #[test]

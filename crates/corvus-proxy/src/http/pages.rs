@@ -16,9 +16,7 @@ mod tests;
 mod waiting;
 
 pub(crate) use accept::wants_html;
-pub(crate) use error::{
-    UPSTREAM_NAME, UPSTREAM_REFUSED, UPSTREAM_TIMEOUT, error, error_json,
-};
+pub(crate) use error::{UPSTREAM_NAME, UPSTREAM_REFUSED, UPSTREAM_TIMEOUT, error, error_json};
 pub(crate) use lang::Language;
 pub(crate) use notice::{Notice, notice};
 pub(crate) use template::render_template;
@@ -63,6 +61,8 @@ pub(crate) fn csp(nonce: &str) -> String {
 pub(crate) enum QueueState {
     Admitted,
     Waiting,
+    /// Nothing came back of the cookies that hold a place: a program that keeps none waits for ever.
+    NeedsCookie,
     Closed,
     NotOpen,
     /// The place is not known any more: ask for the page again.
@@ -75,9 +75,11 @@ pub(crate) enum QueueState {
 }
 
 impl QueueState {
-    pub(crate) const ALL: [Self; 8] = [
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 9] = [
         Self::Admitted,
         Self::Waiting,
+        Self::NeedsCookie,
         Self::Closed,
         Self::NotOpen,
         Self::Gone,
@@ -91,6 +93,7 @@ impl QueueState {
         match self {
             Self::Admitted => "admitted",
             Self::Waiting => "waiting",
+            Self::NeedsCookie => "needs_cookie",
             Self::Closed => "closed",
             Self::NotOpen => "not_open",
             Self::Gone => "gone",

@@ -55,7 +55,7 @@ async fn decide(x: &mut Exchange) -> Result<Response, Stop> {
     // 13 queue: inside, or waiting.
     stages::queue::admit(x).await?;
     // 14 body: how much of it may come.
-    stages::body::bound(x)?;
+    stages::body::bound(x).await?;
     // 15 upstream: pick, connect, forward.
     stages::upstream::forward(x).await
 }

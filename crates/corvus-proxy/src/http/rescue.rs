@@ -92,7 +92,12 @@ fn judge(failure: Failure) -> Sentence {
             };
             let mut reason = Reason::new(Stage::Upstream, error.rule());
             reason.fragment = Some(chain(&error));
-            Sentence { status: Some(status), reason, outcome: Outcome::UpstreamFailed, close: false }
+            Sentence {
+                status: Some(status),
+                reason,
+                outcome: Outcome::UpstreamFailed,
+                close: false,
+            }
         }
     }
 }

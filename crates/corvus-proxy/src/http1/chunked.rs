@@ -50,12 +50,7 @@ pub(crate) enum Step {
 
 impl Decoder {
     pub(crate) fn new() -> Self {
-        Self {
-            state: State::Size,
-            extensions: 0,
-            scanner: HeadScanner::default(),
-            trailers: None,
-        }
+        Self { state: State::Size, extensions: 0, scanner: HeadScanner::default(), trailers: None }
     }
 
     pub(crate) fn step(&mut self, input: &[u8]) -> Result<Step, Malformed> {
@@ -100,14 +95,19 @@ impl Decoder {
     fn size_line(&mut self, input: &[u8]) -> Result<Step, Malformed> {
         let window = input.get(..MAX_SIZE_LINE.min(input.len())).unwrap_or_default();
         let Some(end) = memchr::memchr(b'\n', window) else {
-            return if window.len() == MAX_SIZE_LINE { Err(Malformed::Chunk) } else { Ok(Step::More) };
+            return if window.len() == MAX_SIZE_LINE {
+                Err(Malformed::Chunk)
+            } else {
+                Ok(Step::More)
+            };
         };
         let Some(line) = window.get(..end).and_then(|line| line.strip_suffix(b"\r")) else {
             return Err(Malformed::Chunk);
         };
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (size, extension) = line.split_at(digits);
-        if digits == 0 || digits > 15 || extension.iter().any(|byte| *byte < b' ' && *byte != b'\t') {
+        if digits == 0 || digits > 15 || extension.iter().any(|byte| *byte < b' ' && *byte != b'\t')
+        {
             return Err(Malformed::Chunk);
         }
         if !matches!(extension.trim_ascii_start(), [] | [b';', ..]) {
@@ -170,7 +170,10 @@ mod tests {
     use super::*;
 
     /// Feeds `input` in pieces of `piece` bytes; gives the data and what is left behind the body.
-    fn decode(input: &[u8], piece: usize) -> Result<Option<(Vec<u8>, usize, Option<Headers>)>, Malformed> {
+    fn decode(
+        input: &[u8],
+        piece: usize,
+    ) -> Result<Option<(Vec<u8>, usize, Option<Headers>)>, Malformed> {
         let mut decoder = Decoder::new();
         let (mut data, mut at, mut have) = (Vec::new(), 0, 0);
         loop {

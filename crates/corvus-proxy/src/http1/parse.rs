@@ -1,7 +1,10 @@
 //! HTTP/1 message heads, read strictly (RFC 9112): what two readers could understand differently is
 //! refused, and what an origin may want to see byte for byte is kept.
 
-use crate::http::headers::{Headers, Span};
+use crate::http::{
+    headers::{Headers, Span},
+    name::Name,
+};
 
 /// Why a head is refused. Each is an answer of its own, so that logs can tell a scanner from a
 /// broken client.
@@ -144,7 +147,8 @@ impl RequestHead {
         self.target = self.headers.store(target);
     }
 
-    /// Keeps what a malformed head holds of a request line, for the log.
+    /// Keeps what a malformed head holds of a request line, for the log, and what decides how the
+    /// refusal is worded: a browser with too many cookies is to read a page.
     pub(crate) fn salvage(&mut self, bytes: &[u8]) {
         let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len()).min(2048);
         let line = bytes.get(..end).unwrap_or_default();
@@ -153,6 +157,14 @@ impl RequestHead {
         let target = words.next().unwrap_or_default();
         self.headers.clear();
         self.set_line(method.get(..method.len().min(32)).unwrap_or_default(), target);
+        for line in bytes.split(|byte| *byte == b'\n').skip(1) {
+            let Some(colon) = memchr::memchr(b':', line) else { continue };
+            let (name, value) = (Name::of(&line[..colon]), line[colon + 1..].trim_ascii());
+            let wanted = matches!(name, Name::Accept | Name::AcceptLanguage | Name::UserAgent);
+            if wanted && !self.headers.has(name) && is_field_value(value) {
+                self.headers.add(name, value);
+            }
+        }
     }
 
     /// Parses a whole head, as found by [`HeadScanner`].
@@ -226,12 +238,11 @@ impl ResponseHead {
         if ![a, b, c].iter().all(|digit| digit.is_ascii_digit()) || *a == b'0' {
             return Err(Malformed::StatusLine);
         }
-        self.status =
-            u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0');
+        self.status = u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0');
         // The reason phrase may be missing together with its space (RFC 9112 section 4).
         match rest {
             [] => self.reason = Span::default(),
-            [b' ', phrase @ ..] if phrase.iter().all(|byte| is_text(*byte)) => {
+            [b' ', phrase @ ..] if is_field_value(phrase) => {
                 self.reason = Span::new(13, line_end);
             }
             _ => return Err(Malformed::StatusLine),
@@ -247,6 +258,7 @@ pub(crate) fn parse_trailers(section: &[u8], max_fields: usize) -> Result<Header
     head.extend_from_slice(section);
     headers.load(&head);
     parse_fields(&mut headers, &head, 0, max_fields)?;
+    headers.keep_trailers();
     Ok(headers)
 }
 
@@ -279,13 +291,13 @@ fn parse_fields(
         // character of the value.
         let end = memchr::memchr(b'\n', rest).ok_or(Malformed::BareLf)?;
         let value = rest.get(colon + 1..end - 1).ok_or(Malformed::HeaderName)?;
-        if !value.iter().all(|byte| is_text(*byte)) {
+        if !is_field_value(value) {
             return Err(Malformed::HeaderValue);
         }
-        let lead = value.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        let tail = value.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        let start = at + colon + 1 + lead;
-        let stop = (at + end - 1 - tail).max(start);
+        // No control characters are left but tab, so this trims what RFC 9110 calls OWS.
+        let from = value.trim_ascii_start();
+        let start = at + end - 1 - from.len();
+        let stop = start + from.trim_ascii_end().len();
         headers.push_span(Span::new(at, at + colon), Span::new(start, stop));
         at += end + 1;
     }
@@ -300,8 +312,20 @@ const TOKEN: [bool; 256] = {
         table[byte] = c.is_ascii_alphanumeric()
             || matches!(
                 c,
-                b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_'
-                    | b'`' | b'|' | b'~'
+                b'!' | b'#'
+                    | b'$'
+                    | b'%'
+                    | b'&'
+                    | b'\''
+                    | b'*'
+                    | b'+'
+                    | b'-'
+                    | b'.'
+                    | b'^'
+                    | b'_'
+                    | b'`'
+                    | b'|'
+                    | b'~'
             );
         byte += 1;
     }
@@ -312,9 +336,11 @@ pub(crate) fn is_token(byte: u8) -> bool {
     TOKEN[byte as usize]
 }
 
-/// Field values: visible characters, space, tab and obs-text (RFC 9110 section 5.5).
-fn is_text(byte: u8) -> bool {
-    byte >= b' ' && byte != 0x7f || byte == b'\t'
+/// Field values: visible characters, space, tab and obs-text (RFC 9110 section 5.5). Looks at every
+/// byte whatever it finds, which lets the compiler look at many at once.
+fn is_field_value(value: &[u8]) -> bool {
+    let is_bad = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
+    value.iter().fold(0_u8, |bad, byte| bad | u8::from(is_bad(byte))) == 0
 }
 
 #[cfg(test)]

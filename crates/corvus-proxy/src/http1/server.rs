@@ -11,7 +11,7 @@ use corvus_core::event::Protocol;
 
 use crate::{
     http::{
-        body::{H1RequestBody, RequestBody},
+        body::{H1RequestBody, Meter, RequestBody},
         exchange::{ConnInfo, Exchange},
         name::Name,
         pipeline,
@@ -225,8 +225,12 @@ fn exchange(
         Ok(Length::NONE) => {}
         Ok(length) => {
             let expects = x.head.version == Version::Http11
-                && x.head.headers.all(Name::Expect).any(|e| e.eq_ignore_ascii_case(b"100-continue"));
+                && x.head
+                    .headers
+                    .all(Name::Expect)
+                    .any(|e| e.eq_ignore_ascii_case(b"100-continue"));
             let inbound = Rc::clone(inbound);
+            x.meter = Meter::new();
             let meter = x.meter.clone();
             let body = H1RequestBody::new(inbound, length, meter, KEEP_ALIVE_MS, expects);
             x.body = RequestBody::H1(body);
@@ -250,13 +254,15 @@ async fn serve_one(x: &mut Exchange, inbound: &Inbound, out: &mut Vec<u8>) -> bo
             let _keeper = Keeper::start(x);
             let carried = tunnel::run(inbound, upstream, idle_ms).await;
             x.sent += carried.to_client;
-            x.meter.bytes.set(x.meter.bytes.get() + carried.from_client);
+            x.tunnelled = carried.from_client;
         }
         return false;
     }
     let keep = framing::keeps_alive(&x.head.headers, x.head.version)
         && x.malformed.is_none()
         && !response.close
+        // Answered without the body, which the client may now send or not.
+        && !x.body.expects_continue()
         && !x.worker.watches.is_draining();
     let sent = write::response(x, inbound, response, keep, out).await;
     match sent {
@@ -265,7 +271,13 @@ async fn serve_one(x: &mut Exchange, inbound: &Inbound, out: &mut Vec<u8>) -> bo
             linger(inbound).await;
             false
         }
-        Err(write::Failed) => false,
+        Err(write::Failed) => {
+            // To an HTTP/1.0 client a close means that the body is whole.
+            if x.head.version == Version::Http10 {
+                inbound.io.reset_on_close();
+            }
+            false
+        }
     }
 }
 
@@ -276,8 +288,8 @@ async fn linger(inbound: &Inbound) {
         return;
     }
     inbound.watch.arm(LINGER_MS);
-    let mut buffer = inbound.buffer.borrow_mut();
     poll_fn(|cx| {
+        let mut buffer = inbound.buffer.borrow_mut();
         while left > 0 {
             let waiting = buffer.len();
             buffer.consume(waiting);

@@ -160,7 +160,7 @@ async fn send(
             None => {}
             Some(Err(error)) => {
                 // The head is gone, so the client can only be told by ending the connection early.
-                x.upstream_broke(error);
+                x.upstream_broke(&error);
                 return Err(Failed);
             }
             Some(Ok(true)) if framing == Framing::None => {

@@ -109,6 +109,16 @@ impl Io {
         Poll::Ready(Ok(len))
     }
 
+    /// Makes the coming close a reset, for a peer that takes an orderly end for the end of the body.
+    pub(crate) fn reset_on_close(&self) {
+        self.with(|stream| match stream {
+            // A socket that fails here is as good as reset.
+            Stream::Tcp(tcp) => drop(tcp.set_zero_linger()),
+            Stream::Tls(tls) => drop(tls.get_ref().0.set_zero_linger()),
+            Stream::Unix(_) => {}
+        });
+    }
+
     /// Whether an idle connection is still good: nothing to read, not closed. Costs no system call
     /// while nothing has happened on the socket.
     pub(crate) fn is_quiet(&self) -> bool {

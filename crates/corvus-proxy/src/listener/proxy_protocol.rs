@@ -42,22 +42,39 @@ where
         }
         line.push(stream.read_u8().await?);
     }
-    parse_v1(&line).ok_or_else(|| invalid("the PROXY line is malformed"))
+    parse_v1(&line).map(Into::into).ok_or_else(|| invalid("the PROXY line is malformed"))
 }
 
-fn parse_v1(line: &[u8]) -> Option<Option<SocketAddr>> {
+/// Whom a PROXY header speaks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Source {
+    Client(SocketAddr),
+    /// The sender itself, or somebody without an address.
+    Sender,
+}
+
+impl From<Source> for Option<SocketAddr> {
+    fn from(source: Source) -> Self {
+        match source {
+            Source::Client(address) => Some(address),
+            Source::Sender => None,
+        }
+    }
+}
+
+fn parse_v1(line: &[u8]) -> Option<Source> {
     let line = std::str::from_utf8(line).ok()?.strip_suffix("\r\n")?;
     let mut words = line.strip_prefix("PROXY ")?.split(' ');
     let family = words.next()?;
     if family == "UNKNOWN" {
-        return Some(None);
+        return Some(Source::Sender);
     }
     let source: IpAddr = words.next()?.parse().ok()?;
     let _destination: IpAddr = words.next()?.parse().ok()?;
     let port: u16 = words.next()?.parse().ok()?;
     let _port: u16 = words.next()?.parse().ok()?;
     let fits = matches!((family, source), ("TCP4", IpAddr::V4(_)) | ("TCP6", IpAddr::V6(_)));
-    (fits && words.next().is_none()).then_some(Some(SocketAddr::new(source, port)))
+    (fits && words.next().is_none()).then_some(Source::Client(SocketAddr::new(source, port)))
 }
 
 async fn read_v2<S>(stream: &mut S) -> io::Result<Option<SocketAddr>>
@@ -73,12 +90,13 @@ where
     }
     let mut block = vec![0; length];
     stream.read_exact(&mut block).await?;
-    parse_v2(command, family, &block).ok_or_else(|| invalid("the PROXY header is malformed"))
+    let source = parse_v2(command, family, &block);
+    source.map(Into::into).ok_or_else(|| invalid("the PROXY header is malformed"))
 }
 
-fn parse_v2(command: u8, family: u8, block: &[u8]) -> Option<Option<SocketAddr>> {
+fn parse_v2(command: u8, family: u8, block: &[u8]) -> Option<Source> {
     match command {
-        0x20 => return Some(None),
+        0x20 => return Some(Source::Sender),
         0x21 => {}
         _ => return None,
     }
@@ -86,14 +104,14 @@ fn parse_v2(command: u8, family: u8, block: &[u8]) -> Option<Option<SocketAddr>>
     match family >> 4 {
         0x1 => {
             let ip: [u8; 4] = block.get(..4)?.try_into().ok()?;
-            Some(Some(SocketAddr::new(Ipv4Addr::from(ip).into(), port(8)?)))
+            Some(Source::Client(SocketAddr::new(Ipv4Addr::from(ip).into(), port(8)?)))
         }
         0x2 => {
             let ip: [u8; 16] = block.get(..16)?.try_into().ok()?;
-            Some(Some(SocketAddr::new(Ipv6Addr::from(ip).into(), port(32)?)))
+            Some(Source::Client(SocketAddr::new(Ipv6Addr::from(ip).into(), port(32)?)))
         }
         // Unspecified, or a Unix socket: no address to speak of.
-        0x0 | 0x3 => Some(None),
+        0x0 | 0x3 => Some(Source::Sender),
         _ => None,
     }
 }

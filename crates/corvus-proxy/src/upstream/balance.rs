@@ -89,7 +89,8 @@ impl Balance {
             // Rendezvous hashing: when one upstream goes, only its own clients move.
             LoadBalancing::IpHash => candidates.rev_max(|index| {
                 let label = upstreams.get(index).map_or("", |s| s.label.as_str());
-                let hash = foldhash::quality::FixedState::with_seed(0).hash_one((client.limit_key(), label));
+                let hash = foldhash::quality::FixedState::with_seed(0)
+                    .hash_one((client.limit_key(), label));
                 // -weight / ln(uniform), ordered by a whole number.
                 let uniform = (hash as f64 + 1.0) / (u64::MAX as f64 + 2.0);
                 (-f64::from(weight(index)) / uniform.ln() * 1e6) as i64

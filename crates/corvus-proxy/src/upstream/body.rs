@@ -12,7 +12,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::{
-    http::{body::headers_of, headers::Headers},
+    http::{body::trailers_of, headers::Headers},
     http1::{
         body::{BodyDecoder, Progress},
         framing::Length,
@@ -110,7 +110,7 @@ impl UpstreamBody {
                         None => return Poll::Ready(Ok(false)),
                         Some(Ok(data)) => *chunk = data,
                         Some(Err(other)) => {
-                            *trailers = other.into_trailers().ok().map(|map| headers_of(&map));
+                            *trailers = other.into_trailers().ok().map(|map| trailers_of(&map));
                         }
                     }
                 }

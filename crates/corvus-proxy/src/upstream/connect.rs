@@ -31,7 +31,11 @@ pub(crate) async fn connect(
             }
             UpstreamAddress::Tcp { host, port } => {
                 let tcp = connect_name(worker, host, *port, limit).await?;
-                if state.key.upstream.tls { handshake(state, host, tcp).await } else { Ok(Stream::Tcp(tcp)) }
+                if state.key.upstream.tls {
+                    handshake(state, host, tcp).await
+                } else {
+                    Ok(Stream::Tcp(tcp))
+                }
             }
         }
     };
@@ -64,7 +68,10 @@ async fn connect_name(
 }
 
 /// Tries each address in turn; together they have the limit.
-async fn connect_any(addresses: &[SocketAddr], limit: Duration) -> Result<TcpStream, UpstreamError> {
+async fn connect_any(
+    addresses: &[SocketAddr],
+    limit: Duration,
+) -> Result<TcpStream, UpstreamError> {
     let each = limit / u32::try_from(addresses.len().max(1)).unwrap_or(1);
     let mut last = UpstreamError::ConnectTimeout;
     for address in addresses {

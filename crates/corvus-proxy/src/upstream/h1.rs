@@ -17,12 +17,7 @@ use crate::{
         server::Inbound,
     },
     io::Io,
-    upstream::{
-        UpstreamError,
-        body::UpstreamBody,
-        head::{self, Hop},
-        pool::UpstreamConn,
-    },
+    upstream::{UpstreamError, body::UpstreamBody, head::Hop, pool::UpstreamConn},
     worker::Worker,
 };
 
@@ -278,11 +273,4 @@ fn switched(
         }
         _ => Err(UpstreamError::Malformed(Malformed::Response)),
     }
-}
-
-/// Writes the head for this connection.
-pub(crate) fn head_bytes(x: &crate::http::exchange::Exchange, hop: Hop<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(x.head.headers.bytes().len() + 256);
-    head::write_h1(&mut out, x, hop);
-    out
 }

@@ -19,7 +19,10 @@ use crate::{
         exchange::Exchange,
         response::Response,
     },
-    http1::{framing::{self, Length}, parse::{Malformed, ResponseHead}},
+    http1::{
+        framing::{self, Length},
+        parse::{Malformed, ResponseHead},
+    },
     io::Watch,
     upstream::{UpstreamError, body::UpstreamBody, connect, head, pool::UpstreamState},
     worker::Worker,
@@ -75,7 +78,10 @@ pub(crate) async fn sender(
 
 /// Builds the request; a raw target that HTTP/2 libraries cannot carry unchanged is refused rather
 /// than altered.
-pub(crate) fn request(x: &Exchange, state: &UpstreamState) -> Result<http::Request<()>, UpstreamError> {
+pub(crate) fn request(
+    x: &Exchange,
+    state: &UpstreamState,
+) -> Result<http::Request<()>, UpstreamError> {
     let not_http2 = || UpstreamError::NotHttp2;
     let target = x.head.target();
     let path = http::uri::PathAndQuery::try_from(target).map_err(|_| not_http2())?;
@@ -83,7 +89,7 @@ pub(crate) fn request(x: &Exchange, state: &UpstreamState) -> Result<http::Reque
         return Err(not_http2());
     }
     let scheme = if state.key.upstream.tls { "https" } else { "http" };
-    let authority = http::uri::Authority::try_from(&x.authority[..]).map_err(|_| not_http2())?;
+    let authority = http::uri::Authority::try_from(head::host(x)).map_err(|_| not_http2())?;
     let uri = http::Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build();
     let method = http::Method::from_bytes(x.head.method()).map_err(|_| not_http2())?;
     let mut request = http::Request::new(());

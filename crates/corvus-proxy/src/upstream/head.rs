@@ -6,7 +6,7 @@ use corvus_config::snapshot::HeaderPolicy;
 use crate::{
     http::{
         exchange::Exchange,
-        headers::{Headers, list},
+        headers::{Headers, cookie_pairs, list},
         name::Name,
     },
     http1::framing::Length,
@@ -30,7 +30,9 @@ pub(crate) fn write_h1(out: &mut Vec<u8>, x: &Exchange, hop: Hop<'_>) {
     let field = |out: &mut Vec<u8>, name: &[u8], value: &[&[u8]]| {
         out.extend_from_slice(name);
         out.extend_from_slice(b": ");
-        value.iter().for_each(|part| out.extend_from_slice(part));
+        for part in value {
+            out.extend_from_slice(part);
+        }
         out.extend_from_slice(b"\r\n");
     };
     each_field(x, |name, value| field(out, name, value));
@@ -81,24 +83,39 @@ pub(crate) fn map_h2(x: &Exchange, length: Length) -> http::HeaderMap {
     map
 }
 
+/// The host that the upstream is asked for: the client's, unless the site says another.
+pub(crate) fn host(x: &Exchange) -> &[u8] {
+    let set = x.site.as_ref().and_then(|site| {
+        let mut set = site.host.request_headers.set.iter();
+        set.rfind(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, value)| value.as_bytes())
+    });
+    set.unwrap_or(&x.authority)
+}
+
 /// Visits every field for the upstream. Values come in parts, to spare joining them.
 fn each_field(x: &Exchange, mut field: impl FnMut(&[u8], &[&[u8]])) {
     let headers = &x.head.headers;
     let policy = x.site.as_ref().map(|site| &site.host.request_headers);
     let hop_by_hop = connection_options(headers);
-    field(b"Host", &[&x.authority]);
+    field(b"Host", &[host(x)]);
     for (known, name, value) in headers.iter() {
-        if is_hop_by_hop(known) || hop_by_hop.iter().any(|listed| name.eq_ignore_ascii_case(listed)) {
+        if is_hop_by_hop(known) || hop_by_hop.iter().any(|listed| name.eq_ignore_ascii_case(listed))
+        {
             continue;
         }
         match known {
-            Name::Host | Name::ContentLength | Name::Expect | Name::Proxy => continue,
-            // Only a trusted proxy may say who the client is. `stages::client` removed the rest;
-            // these are written anew below.
-            Name::XForwardedFor | Name::XForwardedProto | Name::XForwardedHost | Name::XRealIp => {
-                continue;
-            }
-            Name::Via | Name::XRequestId => continue,
+            // All written anew, below or by the caller. Only a trusted proxy may say who the client
+            // is; `stages::client` has removed what others said.
+            Name::Host
+            | Name::ContentLength
+            | Name::Expect
+            | Name::Proxy
+            | Name::Via
+            | Name::XForwardedFor
+            | Name::XForwardedHost
+            | Name::XForwardedProto
+            | Name::XRealIp
+            | Name::XRequestId => continue,
             _ => {}
         }
         if policy.is_some_and(|policy| is_replaced(policy, name)) {
@@ -114,34 +131,37 @@ fn each_field(x: &Exchange, mut field: impl FnMut(&[u8], &[&[u8]])) {
         }
         field(name, &[value]);
     }
-    let client = x.client.to_string();
+    let forwarded;
+    let client = if x.client.ip() == x.conn.peer.ip() {
+        x.conn.peer_text.as_bytes()
+    } else {
+        forwarded = x.client.to_string();
+        forwarded.as_bytes()
+    };
     let mut ours = |known: Name, value: &[&[u8]]| {
         let name = known.as_str().as_bytes();
         if !policy.is_some_and(|policy| is_replaced(policy, name)) {
             field(name, value);
         }
     };
-    let before = headers.all(Name::XForwardedFor).collect::<Vec<_>>().join(&b", "[..]);
-    let peer = x.conn.peer.ip().to_string();
-    match (x.trusted, before.is_empty()) {
-        (true, false) => ours(Name::XForwardedFor, &[&before, b", ", peer.as_bytes()]),
-        _ => ours(Name::XForwardedFor, &[client.as_bytes()]),
+    match joined(headers, Name::XForwardedFor).filter(|_| x.trusted) {
+        Some(before) => {
+            ours(Name::XForwardedFor, &[&before, b", ", x.conn.peer_text.as_bytes()]);
+        }
+        None => ours(Name::XForwardedFor, &[client]),
     }
     ours(Name::XForwardedProto, &[x.scheme().as_bytes()]);
     let host = headers.get(Name::XForwardedHost).filter(|_| x.trusted);
     ours(Name::XForwardedHost, &[host.unwrap_or(&x.authority)]);
-    ours(Name::XRealIp, &[client.as_bytes()]);
+    ours(Name::XRealIp, &[client]);
     ours(Name::XRequestId, &[&x.id]);
     let hop = match x.protocol {
         corvus_core::event::Protocol::Http10 => &b"1.0 corvus"[..],
         corvus_core::event::Protocol::Http11 => b"1.1 corvus",
         corvus_core::event::Protocol::Http2 => b"2.0 corvus",
     };
-    match headers.get(Name::Via) {
-        Some(_) => {
-            let before = headers.all(Name::Via).collect::<Vec<_>>().join(&b", "[..]);
-            ours(Name::Via, &[&before, b", ", hop]);
-        }
+    match joined(headers, Name::Via) {
+        Some(before) => ours(Name::Via, &[&before, b", ", hop]),
         None => ours(Name::Via, &[hop]),
     }
     if let Some(policy) = policy {
@@ -151,6 +171,11 @@ fn each_field(x: &Exchange, mut field: impl FnMut(&[u8], &[&[u8]])) {
             }
         }
     }
+}
+
+/// All values of a list field as one.
+fn joined(headers: &Headers, name: Name) -> Option<Vec<u8>> {
+    headers.has(name).then(|| headers.all(name).collect::<Vec<_>>().join(&b", "[..]))
 }
 
 fn is_replaced(policy: &HeaderPolicy, name: &[u8]) -> bool {
@@ -200,6 +225,9 @@ pub(crate) fn connection_options(headers: &Headers) -> Vec<&[u8]> {
         .collect()
 }
 
+/// How the names of our cookies begin.
+pub(crate) const OWN_COOKIES: &[u8] = b"corvus_";
+
 enum Kept {
     All,
     Some(Vec<u8>),
@@ -209,17 +237,15 @@ enum Kept {
 /// Our own cookies (`corvus_...`) are none of the origin's business: an origin that logs or echoes
 /// them would hand out places and sessions.
 fn without_own_cookies(value: &[u8]) -> Kept {
-    let ours = |pair: &[u8]| pair.trim_ascii_start().starts_with(b"corvus_");
-    let mut pairs = value.split(|byte| *byte == b';');
-    if !pairs.clone().any(ours) {
+    if memchr::memmem::find(value, OWN_COOKIES).is_none() {
         return Kept::All;
     }
     let mut rest = Vec::with_capacity(value.len());
-    for pair in pairs.by_ref().filter(|pair| !ours(pair)) {
+    for pair in cookie_pairs(value).filter(|pair| !pair.starts_with(OWN_COOKIES)) {
         if !rest.is_empty() {
             rest.extend_from_slice(b"; ");
         }
-        rest.extend_from_slice(pair.trim_ascii());
+        rest.extend_from_slice(pair);
     }
     if rest.is_empty() { Kept::Nothing } else { Kept::Some(rest) }
 }

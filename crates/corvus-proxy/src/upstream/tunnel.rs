@@ -67,9 +67,9 @@ impl Flow {
 pub(crate) async fn run(inbound: &Inbound, mut upstream: UpstreamConn, idle_ms: u64) -> Carried {
     let (mut out, mut back) = (Flow::default(), Flow::default());
     let UpstreamConn { io, buffer, .. } = &mut upstream;
-    let mut client_buffer = inbound.buffer.borrow_mut();
     inbound.watch.arm(idle_ms);
     poll_fn(|cx| {
+        let mut client_buffer = inbound.buffer.borrow_mut();
         let mut progress = false;
         let sent = out.poll(cx, &inbound.io, &mut client_buffer, io, &mut progress);
         let received = back.poll(cx, io, buffer, &inbound.io, &mut progress);
@@ -77,8 +77,9 @@ pub(crate) async fn run(inbound: &Inbound, mut upstream: UpstreamConn, idle_ms: 
             inbound.watch.arm(idle_ms);
         }
         match (sent, received) {
-            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => Poll::Ready(()),
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(()),
+            (Poll::Ready(Err(_)), _)
+            | (_, Poll::Ready(Err(_)))
+            | (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(()),
             _ if inbound.watch.poll_expired(cx) => Poll::Ready(()),
             _ => Poll::Pending,
         }

@@ -34,7 +34,8 @@ async fn visit(client: &mut Client, chance: &mut Chance) -> std::io::Result<()> 
                 path = rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/").to_owned();
             }
             _ => {
-                let seconds = answer.header("retry-after").and_then(|s| s.parse().ok()).unwrap_or(3);
+                let seconds =
+                    answer.header("retry-after").and_then(|s| s.parse().ok()).unwrap_or(3);
                 sleep(Duration::from_secs(seconds)).await;
                 // Some lose patience: they just go, as people do.
                 if chance.one_in(40) {
@@ -60,7 +61,8 @@ struct Chance(u64);
 
 impl Chance {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
 

@@ -29,7 +29,9 @@ pub(crate) fn find(x: &mut Exchange) -> Result<(), Stop> {
 fn host_name(authority: &[u8]) -> String {
     let (host, _) = split_port(authority);
     let host = host.strip_suffix(b".").unwrap_or(host);
-    host.iter().map(|byte| byte.to_ascii_lowercase() as char).collect()
+    let mut host = String::from_utf8_lossy(host).into_owned();
+    host.make_ascii_lowercase();
+    host
 }
 
 fn default_site(site: &DefaultSite) -> Stop {

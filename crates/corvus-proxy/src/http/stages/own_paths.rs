@@ -58,10 +58,13 @@ async fn status(x: &mut Exchange, queue: &SiteQueue) -> Stop {
     answer::json(x, queue, &decision, status).into()
 }
 
-/// The leave button. The cookies are `SameSite`, so no other site can press it.
+/// The leave button.
 async fn leave(x: &mut Exchange, queue: &SiteQueue) -> Stop {
     if x.head.method() != b"POST" {
         return wrong_method().into();
+    }
+    if is_cross_site(x) {
+        return Failure::denied(403, Stage::OwnPaths, "cross_site").into();
     }
     let service = std::sync::Arc::clone(&x.worker.shared.queues);
     let visitor = match service.check(&queue.queue, cookies(x, queue), x.client) {
@@ -76,4 +79,18 @@ async fn leave(x: &mut Exchange, queue: &SiteQueue) -> Stop {
     let outcome = service.leave(&queue.queue, &visitor).await;
     take_cookies(x, queue, outcome);
     answer::left(x, queue).into()
+}
+
+/// Whether another site's page presses the button. `SameSite` keeps the cookies from it, unless the
+/// queue is set to `same_site: none`.
+fn is_cross_site(x: &Exchange) -> bool {
+    let headers = &x.head.headers;
+    if let Some(site) = headers.all_named("sec-fetch-site").next() {
+        return !matches!(site, b"same-origin" | b"none");
+    }
+    // Older browsers. The scheme is left out: a proxy in front may end TLS without saying so.
+    headers.all_named("origin").next().is_some_and(|origin| {
+        let authority = memchr::memmem::find(origin, b"://").and_then(|at| origin.get(at + 3..));
+        !authority.is_some_and(|authority| authority.eq_ignore_ascii_case(&x.authority))
+    })
 }

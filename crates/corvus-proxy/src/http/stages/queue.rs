@@ -17,6 +17,8 @@ use crate::{
 
 /// In the query of an address that a browser was sent back to, to see whether it keeps cookies.
 pub(crate) const MARKER: &str = "__corvus_c=1";
+/// Cookies of one name that are looked at: verifying costs, and a browser sends two or three.
+const MAX_SAME_NAME: usize = 4;
 /// How long a browser keeps a place beyond the time that the place itself is good for.
 const PLACE_COOKIE_EXTRA_S: u64 = 600;
 
@@ -35,7 +37,7 @@ pub(crate) async fn admit(x: &mut Exchange) -> Result<(), Stop> {
         }
         Check::Ask(visitor) => visitor,
     };
-    if x.marked && visitor.sid().is_some() && answer::is_navigation(x) {
+    if x.marked && service.is_known(&queue.queue, &visitor) && answer::is_navigation(x) {
         // The cookie came back: off with the marker, so that it ends up in no bookmark.
         return Err(answer::to_itself(x, false).into());
     }
@@ -64,13 +66,28 @@ fn is_queued(x: &Exchange, queue: &SiteQueue) -> bool {
         || queue.whole_site || gate.paths.iter().any(|prefix| prefix_matches(prefix, x.path()));
     let bypassed = || gate.bypass.as_ref().is_some_and(|bypass| bypass.matches(x));
     let special = x.raw_path().get(1).is_some_and(|byte| matches!(byte, b'r' | b'.' | b'%' | b'/'));
-    in_scope() && !(x.head.method() == b"OPTIONS" && preflight()) && !(special && open()) && !bypassed()
+    let passes = preflight() || (special && open()) || bypassed();
+    !passes && in_scope()
 }
 
 /// The queue's cookies on this request.
 pub(crate) fn cookies<'a>(x: &'a Exchange, queue: &'a SiteQueue) -> Cookies<'a> {
-    let first = |name: &'a str| x.cookies(name).find_map(|value| std::str::from_utf8(value).ok());
-    Cookies { admission: first(&queue.admission_cookie), place: first(&queue.place_cookie) }
+    let all = |name: &'a str| -> [Option<&'a str>; MAX_SAME_NAME] {
+        let mut values = x.cookies(name).filter_map(|value| std::str::from_utf8(value).ok());
+        std::array::from_fn(|_| values.next())
+    };
+    let (admissions, places) = (all(&queue.admission_cookie), all(&queue.place_cookie));
+    let (one, service) = (&queue.queue, &x.worker.shared.queues);
+    Cookies {
+        admission: match admissions {
+            [first, None, ..] => first,
+            many => service.choose_admission(one, many.into_iter().flatten(), x.client),
+        },
+        place: match places {
+            [first, None, ..] => first,
+            many => service.choose_place(one, many.into_iter().flatten(), x.client),
+        },
+    }
 }
 
 /// Notes the cookies that an outcome sets or drops; gives its decision.
@@ -117,12 +134,10 @@ pub(crate) fn take_marker(x: &mut Exchange) {
     let end = at + MARKER.len();
     let before = at.checked_sub(1).and_then(|at| target.get(at));
     let clean = match (before, target.get(end)) {
-        // `?marker&rest`
-        (Some(b'?'), Some(b'&')) => [&target[..at], &target[end + 1..]].concat(),
+        // `?marker&rest`, `?rest&marker&rest`
+        (Some(b'?' | b'&'), Some(b'&')) => [&target[..at], &target[end + 1..]].concat(),
         // `?marker`, `?rest&marker`, each perhaps with a fragment behind
         (Some(b'?' | b'&'), None | Some(b'#')) => [&target[..at - 1], &target[end..]].concat(),
-        // `?rest&marker&rest`
-        (Some(b'&'), Some(b'&')) => [&target[..at], &target[end + 1..]].concat(),
         // Part of something else.
         _ => return,
     };

@@ -1,13 +1,8 @@
 //! Stage 16: what the client gets of the answer.
 
 use crate::{
-    http::{
-        exchange::Exchange,
-        name::Name,
-        response::Response,
-        stages::queue,
-    },
-    upstream::head::{connection_options, is_hop_by_hop},
+    http::{exchange::Exchange, name::Name, response::Response, stages::queue},
+    upstream::head::{OWN_COOKIES, connection_options, is_hop_by_hop},
 };
 
 pub(crate) async fn finish(x: &mut Exchange, response: &mut Response) {
@@ -15,11 +10,13 @@ pub(crate) async fn finish(x: &mut Exchange, response: &mut Response) {
     if headers.has(Name::Connection) {
         let listed: Vec<Vec<u8>> =
             connection_options(headers).into_iter().map(<[u8]>::to_vec).collect();
-        listed.iter().for_each(|name| headers.remove_named(name));
+        for name in &listed {
+            headers.remove_named(name);
+        }
     }
     headers.retain(|name, _, value| match name {
         // An origin must not set our cookies.
-        Name::SetCookie => !value.trim_ascii_start().starts_with(b"corvus_"),
+        Name::SetCookie => !value.trim_ascii_start().starts_with(OWN_COOKIES),
         name => !is_hop_by_hop(name),
     });
     if let Some(command) = headers.get(Name::CorvusQueue) {

@@ -6,13 +6,16 @@ use corvus_config::snapshot::{LoadBalancing, UpstreamProtocol};
 use corvus_core::Stage;
 
 use crate::{
-    http::{exchange::Exchange, headers::list, name::Name, pipeline::Stop, rescue::Failure, response::Response},
+    http::{
+        exchange::Exchange, headers::list, name::Name, pipeline::Stop, rescue::Failure,
+        response::Response,
+    },
     http1::{framing::Length, parse::Version},
     upstream::{
         UpstreamError, connect,
         h1::{self, Outgoing, Progress},
         h2,
-        head::Hop,
+        head::{self, Hop},
         pool::{InFlight, UpstreamState},
     },
     worker::Site,
@@ -119,7 +122,8 @@ async fn attempt_h1(
             upgrade: upgrade.as_deref(),
             expects_continue: x.body.expects_continue(),
         };
-        let head = h1::head_bytes(x, hop);
+        let mut head = worker.take_scratch();
+        head::write_h1(&mut head, x, hop);
         let progress = Progress::default();
         let mut body = std::mem::replace(&mut x.body, crate::http::body::RequestBody::Empty);
         let out = Outgoing {
@@ -132,6 +136,7 @@ async fn attempt_h1(
         };
         let sent = h1::send(out, conn, &mut body, &progress).await;
         x.body = body;
+        worker.give_scratch(head);
         let error = match sent {
             Ok(response) => return Ok(response),
             Err(error) => error,
@@ -163,7 +168,9 @@ async fn attempt_h2(
         match h2::send(&worker, sender, request, &mut x.body, site.idle_ms).await {
             Ok(response) => return Ok(response),
             // A connection that the upstream gave up while idle.
-            Err(UpstreamError::Http2(error)) if reused && !has_body && is_idempotent(x.head.method()) => {
+            Err(UpstreamError::Http2(error))
+                if reused && !has_body && is_idempotent(x.head.method()) =>
+            {
                 tracing::debug!(%error, "HTTP/2 connection to the upstream was stale");
                 state.h2.borrow_mut().take();
             }
@@ -185,11 +192,8 @@ fn upgrade_of(x: &Exchange, site: &Site) -> Option<Vec<u8>> {
         .all(Name::Connection)
         .flat_map(list)
         .any(|option| option.eq_ignore_ascii_case(b"upgrade"));
-    let allowed = site
-        .host
-        .upgrades
-        .iter()
-        .any(|token| protocol.eq_ignore_ascii_case(token.as_bytes()));
+    let allowed =
+        site.host.upgrades.iter().any(|token| protocol.eq_ignore_ascii_case(token.as_bytes()));
     let plain = values.next().is_none() && x.body.length() == Length::NONE;
     let forbidden = protocol.eq_ignore_ascii_case(b"h2c");
     (listed && allowed && plain && !forbidden).then(|| protocol.to_vec())

@@ -11,7 +11,8 @@ fn request(text: &[u8]) -> Result<RequestHead, Malformed> {
 
 #[test]
 fn a_request_keeps_its_bytes() {
-    let head = request(b"GET /a%2Fb/\xe9?q=<x>#y HTTP/1.1\r\nHOST:  a.example \r\nx-Y:\r\n\r\n").unwrap();
+    let head =
+        request(b"GET /a%2Fb/\xe9?q=<x>#y HTTP/1.1\r\nHOST:  a.example \r\nx-Y:\r\n\r\n").unwrap();
     assert_eq!(head.method(), b"GET");
     assert_eq!(head.target(), b"/a%2Fb/\xe9?q=<x>#y");
     let fields: Vec<_> = head.headers.iter().map(|(_, name, value)| (name, value)).collect();
@@ -61,7 +62,12 @@ fn responses_parse() {
     assert_eq!((head.status, head.reason()), (404, &b"Not Found"[..]));
     head.parse(b"HTTP/1.0 200\r\n\r\n", 10).unwrap();
     assert_eq!((head.status, head.reason(), head.version), (200, &b""[..], Version::Http10));
-    for bad in [&b"HTTP/1.1 20\r\n\r\n"[..], b"HTTP/2 200 OK\r\n\r\n", b"HTTP/1.1 2000\r\n\r\n", b"x\r\n\r\n"] {
+    for bad in [
+        &b"HTTP/1.1 20\r\n\r\n"[..],
+        b"HTTP/2 200 OK\r\n\r\n",
+        b"HTTP/1.1 2000\r\n\r\n",
+        b"x\r\n\r\n",
+    ] {
         assert_eq!(head.parse(bad, 10), Err(Malformed::StatusLine), "{}", bad.escape_ascii());
     }
 }

@@ -18,6 +18,9 @@ use crate::{
     worker::SiteQueue,
 };
 
+/// When those come again who got the first cookie with this answer, seconds.
+const COOKIE_RETRY_S: u64 = 3;
+
 /// A browser that opens a page: what can be redirected without losing anything.
 pub(crate) fn is_navigation(x: &Exchange) -> bool {
     x.head.method() == b"GET" && rescue::wants_html(x)
@@ -54,29 +57,34 @@ pub(crate) fn response(x: &Exchange, queue: &SiteQueue, decision: &Decision) -> 
         Decision::Waiting(standing) => waiting(x, queue, standing),
         // Not to be redirected (a POST would become a GET): the page asks again by GET.
         Decision::NeedsCookie if !x.marked => {
-            let standing =
-                Standing { rank: None, waiting: 0, eta_s: None, poll_s: 3, starts_at_ms: None };
+            let standing = Standing {
+                rank: None,
+                waiting: 0,
+                eta_s: None,
+                poll_s: COOKIE_RETRY_S,
+                starts_at_ms: None,
+            };
             waiting(x, queue, &standing)
         }
         Decision::NotOpen { opens_at_ms, retry_after_s } => {
             let left_ms = opens_at_ms.saturating_sub(x.worker.wall_ms(x.started_us));
             let notice = Notice::NotOpen { opens_in_ms: Some(left_ms) };
-            notice_page(x, queue, notice, Some(*retry_after_s))
+            notice_page(x, notice, Some(*retry_after_s))
         }
-        Decision::Full { retry_after_s } => notice_page(x, queue, Notice::Full, Some(*retry_after_s)),
-        Decision::Busy { retry_after_s } => notice_page(x, queue, Notice::Busy, Some(*retry_after_s)),
+        Decision::Full { retry_after_s } => notice_page(x, Notice::Full, Some(*retry_after_s)),
+        Decision::Busy { retry_after_s } => notice_page(x, Notice::Busy, Some(*retry_after_s)),
         Decision::TooManyJoins { retry_after_s }
         | Decision::TooManyWaiting { retry_after_s }
         | Decision::TooManyPolls { retry_after_s } => {
-            notice_page(x, queue, Notice::TooMany, Some(*retry_after_s))
+            notice_page(x, Notice::TooMany, Some(*retry_after_s))
         }
         Decision::StoreDown { retry_after_s } => {
-            notice_page(x, queue, Notice::TryAgain, Some(*retry_after_s))
+            notice_page(x, Notice::TryAgain, Some(*retry_after_s))
         }
-        Decision::Closed => notice_page(x, queue, Notice::Closed, None),
+        Decision::Closed => notice_page(x, Notice::Closed, None),
         _ => {
             let again = String::from_utf8_lossy(x.head.target());
-            notice_page(x, queue, Notice::CookiesNeeded { again: &again }, None)
+            notice_page(x, Notice::CookiesNeeded { again: &again }, None)
         }
     }
 }
@@ -99,16 +107,20 @@ pub(crate) fn json(x: &Exchange, queue: &SiteQueue, decision: &Decision, status:
         Decision::Waiting(standing) => {
             (QueueState::Waiting, Some(standing.poll_s), Some(*standing))
         }
-        Decision::NeedsCookie => (QueueState::Waiting, Some(3), None),
+        Decision::NeedsCookie => (QueueState::NeedsCookie, Some(COOKIE_RETRY_S), None),
         Decision::Full { retry_after_s } => (QueueState::Full, Some(*retry_after_s), None),
         Decision::Busy { retry_after_s }
         | Decision::TooManyJoins { retry_after_s }
         | Decision::TooManyWaiting { retry_after_s }
-        | Decision::TooManyPolls { retry_after_s } => (QueueState::Busy, Some(*retry_after_s), None),
+        | Decision::TooManyPolls { retry_after_s } => {
+            (QueueState::Busy, Some(*retry_after_s), None)
+        }
         Decision::StoreDown { retry_after_s } => {
             (QueueState::Unavailable, Some(*retry_after_s), None)
         }
-        Decision::NotOpen { retry_after_s, .. } => (QueueState::NotOpen, Some(*retry_after_s), None),
+        Decision::NotOpen { retry_after_s, .. } => {
+            (QueueState::NotOpen, Some(*retry_after_s), None)
+        }
         Decision::Closed => (QueueState::Closed, None, None),
         Decision::Gone | Decision::Left => (QueueState::Gone, None, None),
     };
@@ -157,16 +169,11 @@ fn waiting(x: &Exchange, queue: &SiteQueue, standing: &Standing) -> Response {
     repeated(response, x, standing.poll_s)
 }
 
-fn notice_page(
-    x: &Exchange,
-    queue: &SiteQueue,
-    notice: Notice<'_>,
-    retry_after_s: Option<u64>,
-) -> Response {
+fn notice_page(x: &Exchange, notice: Notice<'_>, retry_after_s: Option<u64>) -> Response {
     let nonce = if matches!(notice, Notice::NotOpen { .. }) { nonce() } else { String::new() };
     let page = pages::notice(&rescue::visit(x, &nonce), notice);
-    let response = Response::own(queue.queue.gate.status, Outcome::Queued);
-    let response = rescue::html(response, page, &nonce);
+    // `status` is the waiting page's: a line that is full or closed is no success in any case.
+    let response = rescue::html(Response::own(429, Outcome::Queued), page, &nonce);
     match retry_after_s {
         Some(seconds) => repeated(response, x, seconds),
         None => response.with(Name::XRequestId, &x.id).with(NO_INDEX.0, NO_INDEX.1),
@@ -205,7 +212,8 @@ fn referring_target(x: &Exchange) -> Option<String> {
 fn place_mark(x: &Exchange, queue: &SiteQueue) -> String {
     use std::hash::BuildHasher as _;
     // The place token is set anew with each answer; its sid and ticket are what stays.
-    let set = x.set_cookies.iter().find_map(|c| c.strip_prefix(&queue.place_cookie)?.strip_prefix('='));
+    let set =
+        x.set_cookies.iter().find_map(|c| c.strip_prefix(&queue.place_cookie)?.strip_prefix('='));
     let sent = super::cookies(x, queue).place;
     let fields: Vec<&str> = set.or(sent).unwrap_or_default().split('.').collect();
     let stable = (fields.get(4), fields.get(6));
