@@ -220,7 +220,9 @@ impl QueueService {
         let admission =
             cookies.admission.and_then(|text| keys.verify_admission(id, text, network).ok());
         if let Some(admission) = admission
-            && let Some(now) = self.store_now(&queue.settings.id)
+            && let Some(view) = self.views.load().get(&queue.settings.id)
+            && let Some(now) = view.store_now(self.clock.mono_ms())
+            && view.witnessed(admission.issued_ms)
         {
             let age = now.cast_signed().saturating_sub(admission.issued_ms.cast_signed());
             if admission.expires_ms > now
@@ -240,6 +242,48 @@ impl QueueService {
             had_admission: cookies.admission.is_some(),
             had_place: cookies.place.is_some(),
         })
+    }
+
+    /// Of several admission cookies, the one that lasts longest; without a good one, the first.
+    ///
+    /// Browsers send two cookies of one name, the older first, when another site of the domain has
+    /// set one, or when `cookie.domain` was changed: a stale one must not shadow the good one.
+    pub fn choose_admission<'a>(
+        &self,
+        queue: &Queue,
+        mut cookies: impl Iterator<Item = &'a str> + Clone,
+        ip: ClientIp,
+    ) -> Option<&'a str> {
+        let (id, network, keys) = (&queue.settings.id, network(queue, ip), self.keys.load());
+        let good = |text: &&str| {
+            let admission = keys.verify_admission(id.as_str(), text, network).ok();
+            admission.map(|admission| admission.expires_ms)
+        };
+        let best = cookies.clone().filter_map(|text| Some((good(&text)?, text))).max();
+        best.map(|(_, text)| text).or_else(|| cookies.next())
+    }
+
+    /// Of several place cookies, the newest that is more than a proof of cookies; see
+    /// [`Self::choose_admission`].
+    pub fn choose_place<'a>(
+        &self,
+        queue: &Queue,
+        mut cookies: impl Iterator<Item = &'a str> + Clone,
+        ip: ClientIp,
+    ) -> Option<&'a str> {
+        let (id, network, keys) = (&queue.settings.id, network(queue, ip), self.keys.load());
+        let good = |text: &&str| {
+            let place = keys.verify_place(id.as_str(), text, network).ok();
+            place.map(|place| (is_placed(&place), place.issued_ms))
+        };
+        let best = cookies.clone().filter_map(|text| Some((good(&text)?, text))).max();
+        best.map(|(_, text)| text).or_else(|| cookies.next())
+    }
+
+    /// Whether `enter` goes on with the session that the cookies name. Not so with an old proof of
+    /// cookies: a new one must be set first.
+    pub fn is_known(&self, queue: &Queue, visitor: &Visitor) -> bool {
+        self.view(&queue.settings.id).is_some_and(|view| self.session(&view, visitor).is_some())
     }
 
     /// An open response, WebSocket or stream of an admitted session, each `refresh`: false when the
@@ -325,10 +369,6 @@ impl QueueService {
 
     fn view(&self, queue: &Id) -> Option<Arc<View>> {
         self.views.load().get(queue).cloned()
-    }
-
-    fn store_now(&self, queue: &Id) -> Option<u64> {
-        self.views.load().get(queue)?.store_now(self.clock.mono_ms())
     }
 
     /// Whether an admission has not run out, as far as we know the store's time. Before the first

@@ -122,7 +122,7 @@ impl QueueService {
     }
 
     /// The session of the cookies; a proof of cookies counts for five minutes.
-    fn session(&self, view: &View, visitor: &Visitor) -> Option<Sid> {
+    pub(super) fn session(&self, view: &View, visitor: &Visitor) -> Option<Sid> {
         if let Some(admission) = visitor.admission {
             return Some(admission.sid);
         }
@@ -264,7 +264,7 @@ impl QueueService {
         self.keys.load().sign_admission(id, admission, network(queue, visitor.ip))
     }
 
-    fn sign_place(&self, queue: &Queue, visitor: &Visitor, place: &Place) -> String {
+    pub(super) fn sign_place(&self, queue: &Queue, visitor: &Visitor, place: &Place) -> String {
         let id = queue.settings.id.as_str();
         self.keys.load().sign_place(id, place, network(queue, visitor.ip))
     }

@@ -1,3 +1,5 @@
+mod cookies;
+
 use std::{
     pin::pin,
     sync::atomic::Ordering,
