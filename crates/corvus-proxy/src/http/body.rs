@@ -22,6 +22,7 @@ use crate::{
         parse::Malformed,
         server::Inbound,
     },
+    http2::OpenStream,
     io::Watch,
     upstream::body::UpstreamBody,
 };
@@ -78,11 +79,19 @@ impl Meter {
     }
 
     fn count(&self, len: usize) -> Result<(), BodyError> {
-        let Some(cells) = &self.0 else { return Ok(()) };
-        let sum = cells.bytes.get() + len as u64;
-        cells.bytes.set(sum);
-        match cells.limit.get() {
-            Some(limit) if sum > limit => Err(BodyError::TooLarge),
+        if let Some(cells) = &self.0 {
+            cells.bytes.set(cells.bytes.get() + len as u64);
+        }
+        self.check()
+    }
+
+    /// Whether all that was counted may be; asked each time, since what was refused once must not
+    /// pass as the end of the body.
+    fn check(&self) -> Result<(), BodyError> {
+        match &self.0 {
+            Some(cells) if cells.limit.get().is_some_and(|limit| cells.bytes.get() > limit) => {
+                Err(BodyError::TooLarge)
+            }
             _ => Ok(()),
         }
     }
@@ -114,6 +123,7 @@ impl H1RequestBody {
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
+        self.meter.check()?;
         if self.available > 0 {
             return Poll::Ready(Ok(true));
         }
@@ -122,8 +132,10 @@ impl H1RequestBody {
         loop {
             match self.decoder.advance(&mut buffer)? {
                 Progress::Data(len) => {
-                    self.available = len;
+                    // Counted first: what is over the limit is never handed on, however often it
+                    // is asked for.
                     self.meter.count(len)?;
+                    self.available = len;
                     return Poll::Ready(Ok(true));
                 }
                 Progress::Done => {
@@ -156,6 +168,7 @@ pub(crate) struct H2RequestBody {
     meter: Meter,
     watch: Watch,
     idle_ms: u64,
+    stream: OpenStream,
 }
 
 impl H2RequestBody {
@@ -165,12 +178,15 @@ impl H2RequestBody {
         meter: Meter,
         watch: Watch,
         idle_ms: u64,
+        stream: OpenStream,
     ) -> Self {
         watch.arm(idle_ms);
-        Self { incoming, chunk: Bytes::new(), trailers: None, length, meter, watch, idle_ms }
+        let (chunk, trailers) = (Bytes::new(), None);
+        Self { incoming, chunk, trailers, length, meter, watch, idle_ms, stream }
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
+        self.meter.check()?;
         while self.chunk.is_empty() {
             let frame = match Pin::new(&mut self.incoming).poll_frame(cx) {
                 Poll::Ready(frame) => frame,
@@ -180,6 +196,7 @@ impl H2RequestBody {
                 Poll::Pending => return Poll::Pending,
             };
             self.watch.arm(self.idle_ms);
+            self.stream.moved();
             match frame.transpose()?.map(http_body::Frame::into_data) {
                 None => return Poll::Ready(Ok(false)),
                 Some(Ok(data)) => {
@@ -217,11 +234,27 @@ impl RequestBody {
             Self::H1(body) => {
                 body.meter.set_limit(limit);
                 body.idle_ms = idle;
+                body.inbound.watch.arm(idle);
             }
             Self::H2(body) => {
                 body.meter.set_limit(limit);
                 body.idle_ms = idle;
                 body.watch.arm(idle);
+            }
+        }
+    }
+
+    /// No limit on pauses from now on: somebody else watches both directions.
+    pub(crate) fn trust_idle(&mut self) {
+        match self {
+            Self::Empty => {}
+            Self::H1(body) => {
+                body.idle_ms = u64::MAX;
+                body.inbound.watch.disarm();
+            }
+            Self::H2(body) => {
+                body.idle_ms = u64::MAX;
+                body.watch.disarm();
             }
         }
     }
@@ -267,6 +300,10 @@ impl RequestBody {
                 body.inbound.buffer.borrow_mut().consume(len);
                 body.decoder.took(len);
                 body.available -= len;
+                // A body of known length ends with its last byte; nobody need ask again.
+                if body.decoder.is_whole() {
+                    body.inbound.body_done.set(true);
+                }
             }
             Self::H2(body) => body.chunk.advance(len.min(body.chunk.len())),
         }
@@ -324,6 +361,18 @@ impl ResponseBody {
             Self::Empty => Poll::Ready(Ok(false)),
             Self::Full(bytes) => Poll::Ready(Ok(!bytes.is_empty())),
             Self::Upstream(body) => body.poll_fill(cx),
+        }
+    }
+
+    /// Whether the request body is still on its way to the upstream.
+    pub(crate) fn is_pumping(&self) -> bool {
+        matches!(self, Self::Upstream(body) if body.is_pumping())
+    }
+
+    /// Moves the request body on, if any of it is left.
+    pub(crate) fn poll_pump(&mut self, cx: &mut Context<'_>) {
+        if let Self::Upstream(body) = self {
+            body.poll_pump(cx);
         }
     }
 

@@ -68,6 +68,11 @@ impl BodyDecoder {
         }
     }
 
+    /// Whether a body of known length has been taken to its end.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self, Self::Known(0))
+    }
+
     /// The stream ended. True if that completes the body.
     pub(crate) fn ended(&mut self) -> bool {
         match self {

@@ -15,6 +15,7 @@ use crate::{
         exchange::{ConnInfo, Exchange},
         name::Name,
         pipeline,
+        rescue::{self, Failure},
         stages::queue::Keeper,
     },
     http1::{
@@ -176,6 +177,7 @@ async fn next_head(worker: &Worker, inbound: &Inbound, max: usize, first: bool) 
                 return Poll::Ready(Next::Closed);
             } else {
                 watch.set_idle(true);
+                buffer.shrink();
             }
             match inbound.io.poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::Closed),
@@ -258,11 +260,20 @@ async fn serve_one(x: &mut Exchange, inbound: &Inbound, out: &mut Vec<u8>) -> bo
         }
         return false;
     }
+    // An answer that is broken before any of it has left is replaced by one that says so.
+    let begun = poll_fn(|cx| Poll::Ready(response.body.poll_fill(cx))).await;
+    if let Poll::Ready(Err(error)) = begun {
+        response = rescue::respond(x, Failure::Upstream(error));
+        x.outcome = response.outcome;
+        if response.silent {
+            return false;
+        }
+    }
     let keep = framing::keeps_alive(&x.head.headers, x.head.version)
         && x.malformed.is_none()
         && !response.close
-        // Answered without the body, which the client may now send or not.
-        && !x.body.expects_continue()
+        // Answered before the end of the body, which the client may now send or not.
+        && inbound.body_done.get()
         && !x.worker.watches.is_draining();
     let sent = write::response(x, inbound, response, keep, out).await;
     match sent {
@@ -284,10 +295,10 @@ async fn serve_one(x: &mut Exchange, inbound: &Inbound, out: &mut Vec<u8>) -> bo
 /// Ends our direction, then reads until the client ends its own, for a while.
 async fn linger(inbound: &Inbound) {
     let mut left = LINGER_BYTES;
-    if inbound.io.shutdown().await.is_err() {
+    inbound.watch.arm(LINGER_MS);
+    if inbound.io.shutdown(&inbound.watch).await.is_err() {
         return;
     }
-    inbound.watch.arm(LINGER_MS);
     poll_fn(|cx| {
         let mut buffer = inbound.buffer.borrow_mut();
         while left > 0 {

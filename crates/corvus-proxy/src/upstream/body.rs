@@ -17,11 +17,11 @@ use crate::{
         body::{BodyDecoder, Progress},
         framing::Length,
     },
-    io::Watch,
     upstream::{
         UpstreamError,
         h1::{Pump, poll_pump},
-        pool::{InFlight, UpstreamConn},
+        h2::Upload,
+        pool::UpstreamConn,
     },
     worker::Worker,
 };
@@ -31,8 +31,6 @@ pub(crate) struct UpstreamBody {
     source: Source,
     length: Length,
     idle_ms: u64,
-    /// Counts the request until its answer has been passed on.
-    pub(crate) in_flight: Option<InFlight>,
 }
 
 enum Source {
@@ -48,7 +46,7 @@ enum Source {
         incoming: Incoming,
         chunk: Bytes,
         trailers: Option<Headers>,
-        watch: Watch,
+        upload: Rc<Upload>,
     },
 }
 
@@ -76,13 +74,13 @@ impl UpstreamBody {
             available: 0,
             pump,
         };
-        Self { source, length, idle_ms, in_flight: None }
+        Self { source, length, idle_ms }
     }
 
-    pub(crate) fn h2(incoming: Incoming, length: Length, watch: Watch, idle_ms: u64) -> Self {
-        watch.arm(idle_ms);
-        let source = Source::H2 { incoming, chunk: Bytes::new(), trailers: None, watch };
-        Self { source, length, idle_ms, in_flight: None }
+    pub(crate) fn h2(incoming: Incoming, length: Length, upload: Rc<Upload>, idle_ms: u64) -> Self {
+        upload.moved();
+        let source = Source::H2 { incoming, chunk: Bytes::new(), trailers: None, upload };
+        Self { source, length, idle_ms }
     }
 
     pub(crate) fn length(&self) -> Length {
@@ -95,17 +93,16 @@ impl UpstreamBody {
             Source::H1 { worker, conn, decoder, available, pump } => {
                 poll_fill_h1(cx, worker, conn, decoder, available, pump, self.idle_ms)
             }
-            Source::H2 { incoming, chunk, trailers, watch } => {
+            Source::H2 { incoming, chunk, trailers, upload } => {
                 while chunk.is_empty() {
                     let frame = match Pin::new(&mut *incoming).poll_frame(cx) {
                         Poll::Ready(frame) => frame,
-                        Poll::Pending if watch.poll_expired(cx) => {
-                            return Poll::Ready(Err(UpstreamError::Idle));
+                        Poll::Pending => {
+                            return upload.poll_idle(cx).map(Err);
                         }
-                        Poll::Pending => return Poll::Pending,
                     };
-                    watch.arm(self.idle_ms);
-                    let frame = frame.transpose().map_err(UpstreamError::Http2)?;
+                    upload.moved();
+                    let frame = frame.transpose().map_err(|error| upload.blame(error))?;
                     match frame.map(http_body::Frame::into_data) {
                         None => return Poll::Ready(Ok(false)),
                         Some(Ok(data)) => *chunk = data,
@@ -116,6 +113,17 @@ impl UpstreamBody {
                 }
                 Poll::Ready(Ok(true))
             }
+        }
+    }
+
+    pub(crate) fn is_pumping(&self) -> bool {
+        matches!(&self.source, Source::H1 { pump: Some(_), .. })
+    }
+
+    /// Moves the request body on while the answer waits for the client.
+    pub(crate) fn poll_pump(&mut self, cx: &mut Context<'_>) {
+        if let Source::H1 { conn: Some(conn), pump, .. } = &mut self.source {
+            conn.reusable &= poll_pump(pump, cx).unwrap_or(false);
         }
     }
 
@@ -174,7 +182,11 @@ fn poll_fill_h1(
         return Poll::Ready(Ok(true));
     }
     let Some(conn) = slot else { return Poll::Ready(Ok(false)) };
+    let sending = pump.is_some();
     conn.reusable &= poll_pump(pump, cx)?;
+    if sending && pump.is_none() {
+        conn.watch.arm(idle_ms);
+    }
     loop {
         match decoder.advance(&mut conn.buffer).map_err(UpstreamError::Malformed)? {
             Progress::Data(len) => {
@@ -199,7 +211,7 @@ fn poll_fill_h1(
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(UpstreamError::Closed)),
             Poll::Ready(Ok(_)) => conn.watch.arm(idle_ms),
             Poll::Ready(Err(error)) => return Poll::Ready(Err(UpstreamError::Io(error))),
-            Poll::Pending if conn.watch.poll_expired(cx) => {
+            Poll::Pending if pump.is_none() && conn.watch.poll_expired(cx) => {
                 return Poll::Ready(Err(UpstreamError::Idle));
             }
             Poll::Pending => return Poll::Pending,

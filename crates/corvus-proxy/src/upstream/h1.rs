@@ -78,6 +78,12 @@ pub(crate) async fn send(
             Ok(()) if head.status == 101 => return switched(&out, conn, head),
             // Other interim responses are not passed on (docs/deviations.md).
             Ok(()) if head.status < 200 => continue,
+            Ok(()) if continue_wait => {
+                // A final answer without the body: the upstream may still take what comes next on
+                // this connection for that body, so nothing may.
+                conn.reusable = false;
+                return answered(&out, conn, head, None);
+            }
             Ok(()) => return answered(&out, conn, head, pump),
         }
         body.send_continue().await.map_err(|_| UpstreamError::ClientGone)?;
@@ -118,8 +124,11 @@ async fn send_with_body(
         return Ok(None);
     }
     // A small form has usually come together with its head: one system call sends both.
-    let at_hand = poll_fn(|cx| Poll::Ready(body.poll_fill(cx))).await;
-    if let (Poll::Ready(Ok(true)), Length::Known(length)) = (at_hand, body.length()) {
+    let at_hand = match poll_fn(|cx| Poll::Ready(body.poll_fill(cx))).await {
+        Poll::Ready(filled) => filled.map_err(UpstreamError::RequestBody)?,
+        Poll::Pending => false,
+    };
+    if let (true, Length::Known(length)) = (at_hand, body.length()) {
         progress.body_begun.set(true);
         let len = {
             let chunk = body.chunk();
@@ -128,8 +137,8 @@ async fn send_with_body(
         };
         body.consume(len);
         if len as u64 == length {
-            let end = poll_fn(|cx| Poll::Ready(body.poll_fill(cx))).await;
-            debug_assert!(matches!(end, Poll::Ready(Ok(false))));
+            // Lets the body notice its end; over HTTP/2 the frame that says so may come later.
+            let _ = poll_fn(|cx| Poll::Ready(body.poll_fill(cx))).await;
             return Ok(None);
         }
     } else {
@@ -209,7 +218,11 @@ async fn read_head(
     let mut scanner = HeadScanner::default();
     let UpstreamConn { io, buffer, watch, reusable, .. } = conn;
     poll_fn(|cx| {
+        let sending = pump.is_some();
         *reusable &= poll_pump(pump, cx)?;
+        if sending && pump.is_none() {
+            watch.arm(out.idle_ms);
+        }
         loop {
             match scanner.scan(buffer.filled()) {
                 Ok(Some(end)) => {
@@ -234,7 +247,9 @@ async fn read_head(
                 Poll::Pending => break,
             }
         }
-        if watch.poll_expired(cx) {
+        // An upload may take longer than an upstream may keep silent. While it goes on, the pump
+        // watches both ends.
+        if pump.is_none() && watch.poll_expired(cx) {
             return Poll::Ready(Err(UpstreamError::Idle));
         }
         match out.inbound {

@@ -1,6 +1,7 @@
 //! One request and its answer over HTTP/2, for gRPC and h2c upstreams. hyper does the protocol.
 
 use std::{
+    cell::{Cell, RefCell},
     future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,
@@ -15,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use crate::{
     http::{
-        body::{RequestBody, headers_of, map_of},
+        body::{BodyError, RequestBody, headers_of, map_of},
         exchange::Exchange,
         response::Response,
     },
@@ -111,15 +112,17 @@ pub(crate) async fn send(
     // A client that waits for it would otherwise wait for ever: HTTP/2 has no use for Expect here.
     body.send_continue().await.map_err(|_| UpstreamError::ClientGone)?;
     let is_head = request.method() == http::Method::HEAD;
-    let body = std::mem::replace(body, RequestBody::Empty);
-    let request = request.map(|()| OutgoingBody { body, ended: false });
-    let watch = Watch::new(&worker.watches);
-    watch.arm(idle_ms);
+    let mut body = std::mem::replace(body, RequestBody::Empty);
+    body.trust_idle();
+    let upload = Rc::new(Upload::new(Watch::new(&worker.watches), idle_ms));
+    let request = {
+        let upload = Rc::clone(&upload);
+        request.map(|()| OutgoingBody { body, ended: false, upload })
+    };
     let mut answer = std::pin::pin!(sender.send_request(request));
     let answer = poll_fn(|cx| match answer.as_mut().poll(cx) {
-        Poll::Ready(answer) => Poll::Ready(answer.map_err(UpstreamError::Http2)),
-        Poll::Pending if watch.poll_expired(cx) => Poll::Ready(Err(UpstreamError::Idle)),
-        Poll::Pending => Poll::Pending,
+        Poll::Ready(answer) => Poll::Ready(answer.map_err(|error| upload.blame(error))),
+        Poll::Pending => upload.poll_idle(cx).map(Err),
     })
     .await?;
     let (parts, incoming) = answer.into_parts();
@@ -134,19 +137,68 @@ pub(crate) async fn send(
         // The stream's end is the body's.
         Length::Chunked | Length::Close => Length::Chunked,
     };
-    Ok(Response::forwarded(head, UpstreamBody::h2(incoming, length, watch, idle_ms)))
+    Ok(Response::forwarded(head, UpstreamBody::h2(incoming, length, upload, idle_ms)))
 }
+
+/// What both directions of one exchange share. An exchange is idle when nothing moves in either: a
+/// gRPC client that only listens, or an upstream that waits for the end of a long upload, is not.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    watch: Watch,
+    idle_ms: u64,
+    /// The body waits for the client, not the client for the upstream.
+    awaits_client: Cell<bool>,
+    failed: RefCell<Option<BodyError>>,
+}
+
+impl Upload {
+    fn new(watch: Watch, idle_ms: u64) -> Self {
+        watch.arm(idle_ms);
+        Self { watch, idle_ms, awaits_client: Cell::new(false), failed: RefCell::new(None) }
+    }
+
+    /// Something has moved.
+    pub(crate) fn moved(&self) {
+        self.watch.arm(self.idle_ms);
+    }
+
+    /// Ready when nothing has moved for too long: who kept the other waiting.
+    pub(crate) fn poll_idle(&self, cx: &Context<'_>) -> Poll<UpstreamError> {
+        if !self.watch.poll_expired(cx) {
+            return Poll::Pending;
+        }
+        Poll::Ready(match self.awaits_client.get() {
+            true => UpstreamError::RequestBody(BodyError::Idle),
+            false => UpstreamError::Idle,
+        })
+    }
+
+    /// hyper tells only that the stream failed; if the client's body was the cause, that is the
+    /// answer.
+    pub(crate) fn blame(&self, error: hyper::Error) -> UpstreamError {
+        match self.failed.take() {
+            Some(cause) => UpstreamError::RequestBody(cause),
+            None => UpstreamError::Http2(error),
+        }
+    }
+}
+
+/// The request body was refused or failed; `Upload` knows why.
+#[derive(Debug, thiserror::Error)]
+#[error("the request body failed")]
+pub(crate) struct UploadFailed;
 
 /// A request body as hyper wants it.
 #[derive(Debug)]
 pub(crate) struct OutgoingBody {
     body: RequestBody,
     ended: bool,
+    upload: Rc<Upload>,
 }
 
 impl http_body::Body for OutgoingBody {
     type Data = Bytes;
-    type Error = crate::http::body::BodyError;
+    type Error = UploadFailed;
 
     fn poll_frame(
         self: Pin<&mut Self>,
@@ -156,7 +208,11 @@ impl http_body::Body for OutgoingBody {
         if this.ended {
             return Poll::Ready(None);
         }
-        match std::task::ready!(this.body.poll_fill(cx)) {
+        let filled = this.body.poll_fill(cx);
+        this.upload.awaits_client.set(filled.is_pending());
+        let filled = std::task::ready!(filled);
+        this.upload.moved();
+        match filled {
             Ok(true) => {
                 let bytes = Bytes::copy_from_slice(&this.body.chunk());
                 this.body.consume(bytes.len());
@@ -169,7 +225,8 @@ impl http_body::Body for OutgoingBody {
             }
             Err(error) => {
                 this.ended = true;
-                Poll::Ready(Some(Err(error)))
+                this.upload.failed.replace(Some(error));
+                Poll::Ready(Some(Err(UploadFailed)))
             }
         }
     }
