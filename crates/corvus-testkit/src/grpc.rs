@@ -190,6 +190,12 @@ impl Bidi {
         }
     }
 
+    /// The next piece of the body as it comes, for an answer that is no gRPC.
+    pub async fn receive_raw(&mut self) -> io::Result<Option<Bytes>> {
+        let frame = next_frame(&mut self.incoming).await?;
+        Ok(frame.and_then(|frame| frame.into_data().ok()))
+    }
+
     /// Ends our side; the peer's messages and trailers still come.
     pub fn finish_sending(&mut self) {
         self.sender = None;

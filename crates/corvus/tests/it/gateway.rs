@@ -295,7 +295,8 @@ impl GatewayProcess {
         command.args(args);
         let child = Child::spawn(command).unwrap();
         let last = child.wait_for_line("(console)", PATIENCE).unwrap();
-        let admin = last.split_once("://").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        let admin =
+            last.split_once("://").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
         let admin = admin.expect("the console's address");
         let lines = child.lines();
         let find = |scheme: &str| {
