@@ -85,6 +85,13 @@ impl Applier {
     /// files, so it may block.
     pub fn apply(&self, document: Document, mut snapshot: Snapshot) -> Result<Applied, ApplyError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.document.as_ref() == Some(&document) {
+            // Nothing to change, so no version; the files that it names may have changed.
+            let current = self.snapshot.load_full();
+            let certificates = corvus_tls::load(&current, &self.data, &*self.clock);
+            let warnings = publish_certificates(&self.resolver, &current, certificates);
+            return Ok(Applied { version: current.version, changes: Vec::new(), warnings });
+        }
         // Prepare.
         let certificates = corvus_tls::load(&snapshot, &self.data, &*self.clock);
         // Persist.
@@ -126,7 +133,6 @@ fn publish_certificates(
     loaded: corvus_tls::Loaded,
 ) -> Vec<String> {
     resolver.publish(CertificateMap::new(Arc::clone(snapshot), &loaded.store));
-    let failures = loaded.failures.into_iter().map(|f| (f.id, f.sentence));
-    let warnings = loaded.warnings.into_iter().map(|w| (w.id, w.sentence));
-    failures.chain(warnings).map(|(id, sentence)| format!("certificate {id}: {sentence}")).collect()
+    let failures = loaded.failures.into_iter().map(|failure| failure.sentence);
+    failures.chain(loaded.warnings.into_iter().map(|warning| warning.sentence)).collect()
 }

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Why the gateway is not known to be well.
 #[derive(Debug, thiserror::Error)]
 pub enum Unhealthy {
-    #[error("nobody answers on {0}: {1}")]
+    #[error("nobody answers on {0}")]
     Unreachable(SocketAddr, #[source] io::Error),
     #[error("{0} gave no answer within 5 seconds")]
     Silent(SocketAddr),

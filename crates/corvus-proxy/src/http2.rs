@@ -30,12 +30,14 @@ use crate::{
         parse::{Malformed, RequestHead},
     },
     io::Watch,
-    upstream::{UpstreamError, h2::LocalExec},
+    upstream::{UpstreamError, h2::LocalExec, pool::InFlight},
     worker::Worker,
 };
 
 /// Patience with a connection that has no request under way.
 const KEEP_ALIVE_MS: u64 = 75_000;
+/// Patience with a client that we have taken leave of.
+const LEAVE_MS: u64 = 10_000;
 /// Requests at once on one connection.
 const MAX_STREAMS: u32 = 128;
 
@@ -46,11 +48,11 @@ where
 {
     let _counted = worker.monitor.connection(Protocol::Http2, conn.tls);
     let limits = worker.active().snapshot.settings.limits;
-    let open = Rc::new(Cell::new(0_u32));
+    let streams = Rc::new(Streams::default());
     let service = {
-        let (worker, conn, open) = (Rc::clone(worker), Rc::clone(conn), Rc::clone(&open));
+        let (worker, conn, streams) = (Rc::clone(worker), Rc::clone(conn), Rc::clone(&streams));
         service_fn(move |request| {
-            let stream = OpenStream::new(&open);
+            let stream = OpenStream::new(&streams);
             answer(Rc::clone(&worker), Rc::clone(&conn), request, stream)
         })
     };
@@ -68,12 +70,21 @@ where
     watch.set_idle(true);
     let mut leaving = false;
     let ended = poll_fn(|cx| {
-        if open.get() > 0 {
-            watch.arm(KEEP_ALIVE_MS);
+        if streams.moved.take() {
+            watch.arm(streams.patience_ms.get().max(KEEP_ALIVE_MS));
         }
-        if !leaving && (watch.poll_expired(cx) || worker.watches.is_draining()) {
+        if watch.poll_expired(cx) {
+            // Nothing has moved on any stream although streams are open (a client that reads
+            // nothing), or the client did not even begin, or did not take our leave.
+            if leaving || streams.open.get() > 0 {
+                return Poll::Ready(Ok(()));
+            }
             leaving = true;
-            watch.disarm();
+            watch.arm(LEAVE_MS);
+            let _ = watch.poll_expired(cx);
+            connection.as_mut().graceful_shutdown();
+        } else if !leaving && worker.watches.is_draining() {
+            leaving = true;
             connection.as_mut().graceful_shutdown();
         }
         connection.as_mut().poll(cx)
@@ -84,20 +95,47 @@ where
     }
 }
 
-/// Counts a stream while it is open.
+/// What the streams of one connection tell it.
+#[derive(Debug, Default)]
+struct Streams {
+    open: Cell<u32>,
+    /// Something has moved since the connection last looked. PINGs do not count: a client that
+    /// answers them and reads nothing would hold upstream connections for ever.
+    moved: Cell<bool>,
+    /// The longest idle limit of the sites asked for.
+    patience_ms: Cell<u64>,
+}
+
+/// One open stream, as its request and its response hold it.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenStream(Rc<StreamGuard>);
+
 #[derive(Debug)]
-struct OpenStream(Rc<Cell<u32>>);
+struct StreamGuard(Rc<Streams>);
 
 impl OpenStream {
-    fn new(open: &Rc<Cell<u32>>) -> Self {
-        open.set(open.get() + 1);
-        Self(Rc::clone(open))
+    fn new(streams: &Rc<Streams>) -> Self {
+        streams.open.set(streams.open.get() + 1);
+        streams.moved.set(true);
+        Self(Rc::new(StreamGuard(Rc::clone(streams))))
+    }
+
+    /// Data of the request or the response has moved.
+    pub(crate) fn moved(&self) {
+        self.0.0.moved.set(true);
+    }
+
+    /// The site's own limit comes first; ours is there for clients.
+    fn has_patience(&self, idle_ms: u64) {
+        let streams = &self.0.0;
+        streams.patience_ms.set(streams.patience_ms.get().max(idle_ms.saturating_add(LEAVE_MS)));
     }
 }
 
-impl Drop for OpenStream {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
+        self.0.open.set(self.0.open.get().saturating_sub(1));
+        self.0.moved.set(true);
     }
 }
 
@@ -112,36 +150,60 @@ async fn answer(
     request: http::Request<Incoming>,
     stream: OpenStream,
 ) -> Result<http::Response<Outgoing>, Silent> {
-    let mut x = exchange(&worker, &conn, request);
-    let response = pipeline::handle(&mut x).await;
+    let mut x = exchange(&worker, &conn, request, &stream);
+    let mut response = pipeline::handle(&mut x).await;
     if response.silent {
         return Err(Silent);
     }
-    let bodiless = x.head.method() == b"HEAD" || matches!(response.head.status, 204 | 304);
+    if let Some(site) = &x.site {
+        stream.has_patience(site.idle_ms);
+    }
+    let is_head = x.head.method() == b"HEAD";
+    let bodiless = is_head || matches!(response.head.status, 204 | 304);
     let mut parts = http::Response::new(());
     *parts.status_mut() = http::StatusCode::from_u16(response.head.status).unwrap_or_default();
     *parts.headers_mut() = map_of(&response.head.headers);
-    if !bodiless {
+    // What a HEAD or 304 would have had is the origin's to say; a 204 has none (RFC 9110 8.6).
+    let own = !matches!(response.body, ResponseBody::Upstream(_));
+    if !bodiless || response.head.status == 204 || (is_head && own) {
         parts.headers_mut().remove(http::header::CONTENT_LENGTH);
-        if let Length::Known(len) = response.body.length() {
-            parts.headers_mut().insert(http::header::CONTENT_LENGTH, len.into());
-        }
+    }
+    if let Length::Known(len) = response.body.length()
+        && (!bodiless || (is_head && own))
+    {
+        parts.headers_mut().insert(http::header::CONTENT_LENGTH, len.into());
+    }
+    if bodiless {
+        // Gives the upstream's connection back; then nothing, not even an empty frame, is sent.
+        let _ = poll_fn(|cx| Poll::Ready(response.body.poll_fill(cx))).await;
+        response.body = ResponseBody::Empty;
     }
     x.status = response.head.status;
     worker.recycle(response.head);
     let keeper = None;
-    Ok(parts.map(|()| Outgoing { x, body: response.body, ended: false, keeper, _stream: stream }))
+    let in_flight = response.in_flight;
+    let (body, ended) = (response.body, false);
+    Ok(parts.map(|()| Outgoing { x, body, ended, keeper, _in_flight: in_flight, stream }))
 }
 
 fn exchange(
     worker: &Rc<Worker>,
     conn: &Rc<ConnInfo>,
     request: http::Request<Incoming>,
+    stream: &OpenStream,
 ) -> Exchange {
     let (parts, incoming) = request.into_parts();
     let mut head = RequestHead::default();
     for (name, value) in &parts.headers {
-        head.headers.push(name.as_str().as_bytes(), value.as_bytes());
+        if name != http::header::COOKIE {
+            head.headers.push(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    // RFC 9113 section 8.2.3: browsers send cookies in pieces, and HTTP/1 knows one field.
+    let crumbs: Vec<_> = parts.headers.get_all(http::header::COOKIE).iter().collect();
+    if !crumbs.is_empty() {
+        let cookies: Vec<_> = crumbs.iter().map(|value| value.as_bytes()).collect();
+        head.headers.push(b"cookie", &cookies.join(&b"; "[..]));
     }
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     head.set_line(parts.method.as_str().as_bytes(), target.as_bytes());
@@ -163,7 +225,8 @@ fn exchange(
     if length != Length::NONE {
         let watch = Watch::new(&worker.watches);
         x.meter = Meter::new();
-        let body = H2RequestBody::new(incoming, length, x.meter.clone(), watch, KEEP_ALIVE_MS);
+        let (meter, stream) = (x.meter.clone(), stream.clone());
+        let body = H2RequestBody::new(incoming, length, meter, watch, KEEP_ALIVE_MS, stream);
         x.body = RequestBody::H2(body);
     }
     x
@@ -176,7 +239,8 @@ struct Outgoing {
     ended: bool,
     /// Keeps an admitted session alive while the stream is open.
     keeper: Option<Keeper>,
-    _stream: OpenStream,
+    _in_flight: Option<InFlight>,
+    stream: OpenStream,
 }
 
 impl http_body::Body for Outgoing {
@@ -195,7 +259,9 @@ impl http_body::Body for Outgoing {
         if polled.is_pending() && this.keeper.is_none() {
             this.keeper = Some(Keeper::start(&this.x));
         }
-        match ready!(polled) {
+        let polled = ready!(polled);
+        this.stream.moved();
+        match polled {
             Ok(Some(bytes)) => {
                 this.x.sent += bytes.len() as u64;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))

@@ -13,6 +13,6 @@ mod server;
 mod upstream;
 mod worker;
 
-pub use listener::bind::BindError;
+pub use listener::bind::{BindError, bind as bind_sockets};
 pub use server::{Bound, Listen, Proxy, StartError, bind};
 pub use worker::Shared;

@@ -4,7 +4,7 @@ use std::{
     fs,
     net::{SocketAddr, TcpListener},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
     time::Duration,
 };
@@ -61,12 +61,17 @@ struct Control {
     queues: Arc<QueueService>,
     monitor: Arc<Monitor>,
     snapshot: Arc<ArcSwap<Snapshot>>,
+    /// The state of the source that was loaded last, well or not. Held while it is loaded and
+    /// applied, so that of two reloads the older text never wins.
+    loaded: Mutex<Option<Stamp>>,
 }
 
 impl App {
     /// Builds and starts a gateway. Everything that can fail for an operator's reason fails here,
     /// before the first connection is taken, with one sentence.
     pub fn start(config: Config, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+        // Before it is read: an edit in between is then seen as one.
+        let stamp = config.source.stamp();
         let (document, snapshot) = config.source.load()?;
         let lock = open_data(&config.data)?;
         let monitor = Arc::new(Monitor::new(&config.access_log).context("access log")?);
@@ -90,6 +95,7 @@ impl App {
             queues: Arc::clone(&queues),
             monitor: Arc::clone(&monitor),
             snapshot: Arc::clone(&current),
+            loaded: Mutex::new(stamp),
         });
         report(&control.applier.apply(document, snapshot)?);
 
@@ -121,7 +127,7 @@ impl App {
         self.control.reload()
     }
 
-    /// A handle for reloading from elsewhere.
+    /// Opens the access log again, after logrotate has moved it.
     pub fn reopen_log(&self) {
         self.control.monitor.reopen_log();
     }
@@ -153,6 +159,8 @@ impl App {
 
 impl Control {
     fn reload(&self) -> anyhow::Result<()> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        *loaded = self.source.stamp();
         let (document, snapshot) = self.source.load()?;
         report(&self.applier.apply(document, snapshot)?);
         Ok(())
@@ -171,7 +179,7 @@ impl Control {
 async fn run_control(
     control: Arc<Control>,
     console: Option<TcpListener>,
-    console_tls: Arc<corvus_admin::console::ServerConfig>,
+    console_tls: Arc<console::ServerConfig>,
     stopped: oneshot::Receiver<()>,
 ) {
     if let Some(listener) = console {
@@ -204,18 +212,17 @@ async fn run_control(
 /// Applies the file when it has changed and has then been left alone for a second, so that a
 /// half-written one is not read.
 async fn watch_file(control: Arc<Control>) {
-    let mut applied = control.source.stamp();
-    let mut seen = applied;
+    let mut seen = control.source.stamp();
     let mut second = tokio::time::interval(Duration::from_secs(1));
     loop {
         second.tick().await;
         let now: Option<Stamp> = control.source.stamp();
         let settled = now == seen;
         seen = now;
-        if !settled || now == applied || now.is_none() {
+        let loaded = *control.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if !settled || now == loaded || now.is_none() {
             continue;
         }
-        applied = now;
         let control = Arc::clone(&control);
         let done = tokio::task::spawn_blocking(move || control.reload_or_tell()).await;
         if done.is_err() {
@@ -226,7 +233,7 @@ async fn watch_file(control: Arc<Control>) {
 
 /// Self-signed certificates are renewed and replaced files picked up once a day.
 async fn renew_certificates(control: Arc<Control>) {
-    let mut day = tokio::time::interval(Duration::from_secs(86_400));
+    let mut day = tokio::time::interval(Duration::from_hours(24));
     day.tick().await; // Loaded just now.
     loop {
         day.tick().await;
@@ -271,24 +278,19 @@ fn open_data(data: &std::path::Path) -> anyhow::Result<fs::File> {
 }
 
 fn bind_console(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            anyhow::anyhow!("console: {address} is in use by another program")
-        }
-        _ => anyhow::anyhow!("console: {address} cannot be listened on: {error}"),
-    })?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    let mut sockets = corvus_proxy::bind_sockets(address, 1).context("console")?;
+    sockets.pop().context("console: no socket")
 }
 
 /// The console's own certificate, self-signed and kept under DATA.
 fn console_tls(
     data: &std::path::Path,
     clock: &dyn Clock,
-) -> anyhow::Result<Arc<corvus_admin::console::ServerConfig>> {
+) -> anyhow::Result<Arc<console::ServerConfig>> {
     let id = Id::new("console")?;
     let names = ["localhost".to_owned()];
-    let certificate =
-        corvus_tls::self_signed(data, &id, &names, clock).context("the console's certificate")?;
+    // In a folder of its own: a certificate of the Document may have the same id.
+    let certificate = corvus_tls::self_signed(&data.join("console"), &id, &names, clock)
+        .context("the console's certificate")?;
     console::server_config(&certificate).context("the console's certificate")
 }

@@ -111,9 +111,14 @@ pub fn run(cli: Cli) -> ExitCode {
 fn check(file: PathBuf) -> anyhow::Result<()> {
     let shown = file.display().to_string();
     let (_, snapshot) = Source::File(file).load()?;
-    let (hosts, queues) = (snapshot.hosts.len(), snapshot.queues.len());
-    print_line(&format!("{shown} is valid: {hosts} proxy hosts, {queues} access queues"));
+    let hosts = counted(snapshot.hosts.len(), "proxy host");
+    let queues = counted(snapshot.queues.len(), "access queue");
+    print_line(&format!("{shown} is valid: {hosts}, {queues}"));
     Ok(())
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn healthcheck(admin: SocketAddr) -> anyhow::Result<()> {

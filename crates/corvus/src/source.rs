@@ -31,7 +31,7 @@ impl Source {
         };
         let env = |name: &str| std::env::var(name).ok();
         corvus_config::load(&text, format, &env)
-            .map_err(|problems| anyhow::anyhow!("{}", render_problems(&problems, &name)))
+            .map_err(|problems| anyhow::anyhow!("{}", render_problems(&problems, &name).trim_end()))
     }
 
     /// What tells one state of the file from the next. Looking at it each second works on every

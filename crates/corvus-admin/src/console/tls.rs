@@ -1,19 +1,30 @@
 //! TLS for axum: handshakes happen beside each other, and none of them holds up the others.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum::{extract::connect_info::Connected, serve::IncomingStream};
 use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::mpsc,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-/// Handshakes under way and connections not yet taken.
+/// Connections at once. What comes beyond is closed: this address is for a few people and programs,
+/// and its file descriptors are the data plane's as well.
+const MAX_OPEN: usize = 512;
+/// Connections whose handshake is done and that are not yet taken.
 const PENDING: usize = 64;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-type Accepted = (TlsStream<TcpStream>, SocketAddr);
+type Accepted = (Open, SocketAddr);
 
 pub(super) struct TlsListener {
     ready: mpsc::Receiver<Accepted>,
@@ -24,7 +35,7 @@ impl TlsListener {
     pub(super) fn new(
         listener: std::net::TcpListener,
         tls: Arc<rustls::ServerConfig>,
-    ) -> std::io::Result<Self> {
+    ) -> io::Result<Self> {
         let local = listener.local_addr()?;
         let listener = TcpListener::from_std(listener)?;
         let (sender, ready) = mpsc::channel(PENDING);
@@ -34,9 +45,8 @@ impl TlsListener {
 }
 
 async fn accept(listener: TcpListener, tls: TlsAcceptor, sender: mpsc::Sender<Accepted>) {
+    let open = Arc::new(Semaphore::new(MAX_OPEN));
     loop {
-        // Room for one more before it is taken from the kernel's queue.
-        let Ok(permit) = sender.clone().reserve_owned().await else { return };
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -45,11 +55,13 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor, sender: mpsc::Sender<Ac
                 continue;
             }
         };
-        let tls = tls.clone();
+        let Ok(permit) = Arc::clone(&open).try_acquire_owned() else { continue };
+        let (tls, sender) = (tls.clone(), sender.clone());
         tokio::spawn(async move {
             match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
                 Ok(Ok(stream)) => {
-                    permit.send((stream, peer));
+                    // An error means that the console is going down.
+                    let _ = sender.send((Open { stream, _permit: permit }, peer)).await;
                 }
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "console: handshake failed"),
                 Err(_) => tracing::debug!(%peer, "console: no handshake in time"),
@@ -59,7 +71,7 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor, sender: mpsc::Sender<Ac
 }
 
 impl axum::serve::Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
+    type Io = Open;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
@@ -70,8 +82,42 @@ impl axum::serve::Listener for TlsListener {
         }
     }
 
-    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.local)
+    }
+}
+
+/// A connection that counts as long as it is open.
+pub(super) struct Open {
+    stream: TlsStream<TcpStream>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsyncRead for Open {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Open {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }
 

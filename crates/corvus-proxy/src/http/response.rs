@@ -6,7 +6,10 @@ use corvus_core::event::Outcome;
 use crate::{
     http::{body::ResponseBody, name::Name},
     http1::parse::ResponseHead,
-    upstream::{body::UpstreamBody, pool::UpstreamConn},
+    upstream::{
+        body::UpstreamBody,
+        pool::{InFlight, UpstreamConn},
+    },
 };
 
 /// A response, ours or an upstream's.
@@ -21,11 +24,13 @@ pub(crate) struct Response {
     /// End it without any response.
     pub(crate) silent: bool,
     pub(crate) outcome: Outcome,
+    /// Counts the request at its upstream until the response, or the tunnel, has ended.
+    pub(crate) in_flight: Option<InFlight>,
 }
 
 impl Response {
     fn build(head: ResponseHead, body: ResponseBody, outcome: Outcome) -> Self {
-        Self { head, body, tunnel: None, close: false, silent: false, outcome }
+        Self { head, body, tunnel: None, close: false, silent: false, outcome, in_flight: None }
     }
 
     /// An answer of our own.

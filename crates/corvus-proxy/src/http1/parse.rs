@@ -272,11 +272,15 @@ fn parse_fields(
     if head.get(line_end + 1) != Some(&b'\n') {
         return Err(Malformed::BareLf);
     }
-    let mut at = line_end + 2;
+    let start_of_fields = line_end + 2;
+    let mut at = start_of_fields;
     loop {
         let rest = head.get(at..).unwrap_or_default();
         match rest {
-            [b'\r', b'\n', ..] | [] => return Ok(()),
+            [b'\r', b'\n', ..] | [] => {
+                let fields = head.get(start_of_fields..at).unwrap_or_default();
+                return if are_field_lines(fields) { Ok(()) } else { Err(Malformed::HeaderValue) };
+            }
             [b' ' | b'\t', ..] => return Err(Malformed::ObsFold),
             _ => {}
         }
@@ -287,14 +291,10 @@ fn parse_fields(
         if colon == 0 || rest[colon] != b':' {
             return Err(Malformed::HeaderName);
         }
-        // HeadScanner has shown that each LF follows a CR; a CR in between is caught as a control
-        // character of the value.
+        // HeadScanner has shown that each LF follows a CR.
         let end = memchr::memchr(b'\n', rest).ok_or(Malformed::BareLf)?;
         let value = rest.get(colon + 1..end - 1).ok_or(Malformed::HeaderName)?;
-        if !is_field_value(value) {
-            return Err(Malformed::HeaderValue);
-        }
-        // No control characters are left but tab, so this trims what RFC 9110 calls OWS.
+        // Of control characters only tab passes in the end, so this trims what RFC 9110 calls OWS.
         let from = value.trim_ascii_start();
         let start = at + end - 1 - from.len();
         let stop = start + from.trim_ascii_end().len();
@@ -334,6 +334,18 @@ const TOKEN: [bool; 256] = {
 
 pub(crate) fn is_token(byte: u8) -> bool {
     TOKEN[byte as usize]
+}
+
+/// Whether whole field lines hold no control character but tab and the CR LF that end them. All of
+/// them at once: most values are too short to look at many bytes at a time.
+fn are_field_lines(lines: &[u8]) -> bool {
+    let is_bad = |byte: &u8| {
+        (*byte < b' ' && *byte != b'\t' && *byte != b'\r' && *byte != b'\n') || *byte == 0x7f
+    };
+    let bad = lines.iter().fold(0_u8, |bad, byte| bad | u8::from(is_bad(byte)));
+    // As many CR as LF, each LF behind a CR: no CR stands anywhere else.
+    let count = |wanted: u8| memchr::memchr_iter(wanted, lines).count();
+    bad == 0 && count(b'\r') == count(b'\n')
 }
 
 /// Field values: visible characters, space, tab and obs-text (RFC 9110 section 5.5). Looks at every

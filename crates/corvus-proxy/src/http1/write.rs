@@ -1,7 +1,8 @@
 //! Writing a response to an HTTP/1 client.
 
 use std::{
-    future::poll_fn,
+    future::{Future as _, poll_fn},
+    pin::pin,
     task::{Context, Poll},
 };
 
@@ -45,7 +46,7 @@ pub(crate) async fn response(
     keep: bool,
     out: &mut Vec<u8>,
 ) -> Result<bool, Failed> {
-    let Response { head, mut body, .. } = response;
+    let Response { head, mut body, in_flight: _in_flight, .. } = response;
     let framing = framing(x, &head, &body);
     let keep = keep && framing != Framing::Close;
     x.status = head.status;
@@ -173,7 +174,8 @@ async fn send(
                 if framing == Framing::Chunked {
                     chunked::write_size(out, len);
                 }
-                large = len > GATHER / 2;
+                // What is still being sent upstream must go on meanwhile, see `write`.
+                large = len > GATHER / 2 && !body.is_pumping();
                 if !large {
                     out.extend_from_slice(body.chunk());
                     if framing == Framing::Chunked {
@@ -193,8 +195,11 @@ async fn send(
                 }
             }
         }
-        let piece = if large { body.chunk() } else { &[] };
-        let wrote = inbound.io.write_all(&inbound.watch, idle_ms, out, piece).await;
+        let wrote = if large {
+            inbound.io.write_all(&inbound.watch, idle_ms, out, body.chunk()).await
+        } else {
+            write(inbound, idle_ms, out, body).await
+        };
         if wrote.is_err() {
             x.client_left();
             return Err(Failed);
@@ -212,6 +217,22 @@ async fn send(
             return Ok(());
         }
     }
+}
+
+/// Writes what has been gathered. The request body goes on meanwhile: a client that sends all of it
+/// before it reads would otherwise wait for us, and we for it.
+async fn write(
+    inbound: &Inbound,
+    idle_ms: u64,
+    out: &[u8],
+    body: &mut ResponseBody,
+) -> std::io::Result<()> {
+    let mut wrote = pin!(inbound.io.write_all(&inbound.watch, idle_ms, out, b""));
+    poll_fn(|cx| {
+        body.poll_pump(cx);
+        wrote.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// Waits for more of the body, and notices when the client leaves meanwhile.

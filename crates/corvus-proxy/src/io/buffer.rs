@@ -60,6 +60,13 @@ impl Buffer {
         }
     }
 
+    /// Gives back what bulk data made it grow to. For a connection that waits.
+    pub(crate) fn shrink(&mut self) {
+        if self.is_empty() && self.data.len() > INITIAL {
+            self.data = Vec::new();
+        }
+    }
+
     fn make_room(&mut self) {
         if self.start > 0 {
             self.data.copy_within(self.start..self.end, 0);

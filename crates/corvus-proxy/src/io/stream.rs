@@ -157,7 +157,13 @@ impl Io {
                 second = second.get(wrote - of_first..).unwrap_or_default();
                 watch.arm(idle_ms);
             }
-            self.poll_flush(cx)
+            // TLS takes more than the socket does, so a client that reads nothing is met here.
+            match self.poll_flush(cx) {
+                Poll::Pending if watch.poll_expired(cx) => {
+                    Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+                }
+                flushed => flushed,
+            }
         })
         .await
     }
@@ -182,9 +188,15 @@ impl Io {
         Pin::new(&mut *self.stream.borrow_mut()).poll_flush(cx)
     }
 
-    /// Ends our direction.
-    pub(crate) async fn shutdown(&self) -> io::Result<()> {
-        poll_fn(|cx| Pin::new(&mut *self.stream.borrow_mut()).poll_shutdown(cx)).await
+    /// Ends our direction, unless `watch` expires first.
+    pub(crate) async fn shutdown(&self, watch: &Watch) -> io::Result<()> {
+        poll_fn(|cx| match Pin::new(&mut *self.stream.borrow_mut()).poll_shutdown(cx) {
+            Poll::Pending if watch.poll_expired(cx) => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            done => done,
+        })
+        .await
     }
 }
 

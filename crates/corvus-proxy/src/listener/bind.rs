@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -17,12 +17,29 @@ pub enum BindError {
     InUse(SocketAddr),
     #[error("{0} may only be listened on with more rights (ports below 1024)")]
     NotAllowed(SocketAddr),
-    #[error("{0} cannot be listened on: {1}")]
+    #[error("{0} cannot be listened on")]
     Other(SocketAddr, #[source] io::Error),
 }
 
 /// `count` sockets on `address`; port 0 picks a free one, the same for all.
-pub(crate) fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, BindError> {
+///
+/// `[::]` becomes `0.0.0.0` on a machine without IPv6.
+pub fn bind(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, BindError> {
+    let any_v6 = address.ip() == Ipv6Addr::UNSPECIFIED;
+    match bind_exactly(address, count) {
+        Err(BindError::Other(_, cause)) if any_v6 && lacks_ipv6(&cause) => {
+            bind_exactly((Ipv4Addr::UNSPECIFIED, address.port()).into(), count)
+        }
+        bound => bound,
+    }
+}
+
+fn lacks_ipv6(cause: &io::Error) -> bool {
+    cause.kind() == io::ErrorKind::AddrNotAvailable
+        || cause.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+}
+
+fn bind_exactly(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, BindError> {
     let error = |cause: io::Error| match cause.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse(address),
         io::ErrorKind::PermissionDenied => BindError::NotAllowed(address),

@@ -167,9 +167,10 @@ impl Upload {
         if !self.watch.poll_expired(cx) {
             return Poll::Pending;
         }
-        Poll::Ready(match self.awaits_client.get() {
-            true => UpstreamError::RequestBody(BodyError::Idle),
-            false => UpstreamError::Idle,
+        Poll::Ready(if self.awaits_client.get() {
+            UpstreamError::RequestBody(BodyError::Idle)
+        } else {
+            UpstreamError::Idle
         })
     }
 

@@ -143,6 +143,7 @@ impl UpstreamConn {
         self.reused = true;
         self.idle_since_ms = now_ms;
         self.watch.disarm();
+        self.buffer.shrink();
         idle.push(self);
     }
 }

@@ -10,11 +10,15 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     rc::Rc,
+    time::Duration,
 };
 
 use corvus_core::Clock;
 use hickory_resolver::TokioResolver;
+use tokio::time::timeout;
 
+/// Time for an answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// Longest life of an answer.
 const MAX_TTL_MS: u64 = 10_000;
 /// Life of a failure, so that a missing name does not cost a question for each request.
@@ -32,7 +36,8 @@ type Shared = Rc<tokio::sync::Mutex<Entry>>;
 /// The answers one worker knows.
 pub(crate) struct Resolver {
     names: RefCell<HashMap<String, Shared>>,
-    client: OnceCell<Result<TokioResolver, String>>,
+    /// Made when first needed; tried again while it cannot be made.
+    client: OnceCell<TokioResolver>,
 }
 
 impl Resolver {
@@ -77,10 +82,23 @@ impl Resolver {
         self.names.borrow_mut().retain(|name, _| used(name));
     }
 
+    fn client(&self) -> Result<&TokioResolver, String> {
+        if self.client.get().is_none() {
+            // Nobody else can have set it meanwhile: there is no await in between.
+            let _ = self.client.set(new_client()?);
+        }
+        self.client.get().ok_or_else(|| "no resolver".to_owned())
+    }
+
     async fn ask(&self, name: &str, entry: &mut Entry, clock: &dyn Clock) {
-        let answer = match self.client.get_or_init(client) {
-            Ok(client) => client.lookup_ip(name).await.map_err(|error| error.to_string()),
-            Err(error) => Err(error.clone()),
+        let answer = match self.client() {
+            // Whoever waits for the connection gives up at some time and with it drops this
+            // question, so it has to end, and leave its trace, before that.
+            Ok(client) => match timeout(ANSWER_LIMIT, client.lookup_ip(name)).await {
+                Ok(found) => found.map_err(|error| error.to_string()),
+                Err(_) => Err("the name server did not answer in time".to_owned()),
+            },
+            Err(error) => Err(error),
         };
         let now = clock.mono_ms();
         match answer {
@@ -99,7 +117,7 @@ impl Resolver {
     }
 }
 
-fn client() -> Result<TokioResolver, String> {
+fn new_client() -> Result<TokioResolver, String> {
     let mut builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
     // Answers are cached above, for a shorter time.
     builder.options_mut().cache_size = 0;

@@ -48,12 +48,10 @@ fn page(title: &str, body: &str) -> Html<String> {
 }
 
 async fn front() -> Html<String> {
-    let goods: String = GOODS
-        .iter()
-        .map(|(id, name, price)| {
-            format!("<li><a href=\"/goods/{id}\"><b>{name}</b><span>€ {price}</span></a></li>")
-        })
-        .collect();
+    let goods = GOODS.map(|(id, name, price)| {
+        format!("<li><a href=\"/goods/{id}\"><b>{name}</b><span>€ {price}</span></a></li>")
+    });
+    let goods = goods.concat();
     page(
         "The Small Hall",
         &format!("<h1>Tonight, 20:00</h1><p>You are inside. Take your time.</p><ul>{goods}</ul>"),

@@ -71,7 +71,7 @@ impl Chance {
     }
 
     fn one_in(&mut self, n: u64) -> bool {
-        self.next() % n == 0
+        self.next().is_multiple_of(n)
     }
 
     fn between(&mut self, from_ms: u64, to_ms: u64) -> Duration {

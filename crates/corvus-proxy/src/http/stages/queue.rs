@@ -59,15 +59,22 @@ fn is_queued(x: &Exchange, queue: &SiteQueue) -> bool {
         x.head.method() == b"OPTIONS"
             && x.head.headers.all_named("access-control-request-method").next().is_some()
     };
-    // Crawlers must be able to read that they should come back later, and certificate authorities
-    // to check the name.
-    let open = || x.path() == "/robots.txt" || x.path().starts_with("/.well-known/");
-    let in_scope =
-        || queue.whole_site || gate.paths.iter().any(|prefix| prefix_matches(prefix, x.path()));
+    // Origins differ in where a path ends that has a `#` in it, so such a target is in every scope.
+    let hash = x.head.target().contains(&b'#');
+    let in_scope = || {
+        queue.whole_site || hash || gate.paths.iter().any(|prefix| prefix_matches(prefix, x.path()))
+    };
     let bypassed = || gate.bypass.as_ref().is_some_and(|bypass| bypass.matches(x));
-    let special = x.raw_path().get(1).is_some_and(|byte| matches!(byte, b'r' | b'.' | b'%' | b'/'));
-    let passes = preflight() || (special && open()) || bypassed();
+    let passes = preflight() || (!hash && is_open(x)) || bypassed();
     !passes && in_scope()
+}
+
+/// Crawlers must be able to read that they should come back later, and certificate authorities to
+/// check the name. Only what every origin reads so: `/sale/..;/robots.txt` normalises to one of
+/// these paths, and is a page of the sale to many servers.
+fn is_open(x: &Exchange) -> bool {
+    let raw = x.raw_path();
+    (raw == b"/robots.txt" || raw.starts_with(b"/.well-known/")) && raw == x.path().as_bytes()
 }
 
 /// The queue's cookies on this request.
@@ -127,22 +134,34 @@ fn set_cookie(x: &mut Exchange, queue: &SiteQueue, name: &str, value: &str, life
     x.set_cookies.push(cookie);
 }
 
-/// Takes the marker out of the target, before any stage or the origin sees it.
+/// Takes the marker out of the query, before any stage or the origin sees it.
 pub(crate) fn take_marker(x: &mut Exchange) {
-    let target = x.head.target();
-    let Some(at) = memchr::memmem::find(target, MARKER.as_bytes()) else { return };
-    let end = at + MARKER.len();
-    let before = at.checked_sub(1).and_then(|at| target.get(at));
-    let clean = match (before, target.get(end)) {
-        // `?marker&rest`, `?rest&marker&rest`
-        (Some(b'?' | b'&'), Some(b'&')) => [&target[..at], &target[end + 1..]].concat(),
-        // `?marker`, `?rest&marker`, each perhaps with a fragment behind
-        (Some(b'?' | b'&'), None | Some(b'#')) => [&target[..at - 1], &target[end..]].concat(),
-        // Part of something else.
-        _ => return,
-    };
-    x.marked = true;
-    x.replace_target(&clean);
+    if let Some(clean) = without_marker(x.head.target()) {
+        x.marked = true;
+        x.replace_target(&clean);
+    }
+}
+
+/// The target without any marker; `None` if it has none.
+fn without_marker(target: &[u8]) -> Option<Vec<u8>> {
+    memchr::memmem::find(target, MARKER.as_bytes())?;
+    let end = memchr::memchr(b'#', target).unwrap_or(target.len());
+    let (target, fragment) = target.split_at(end);
+    let (path, query) = target.split_at(memchr::memchr(b'?', target)?);
+    let mut clean = path.to_vec();
+    let mut found = false;
+    let mut joint = b'?';
+    for part in query.get(1..)?.split(|byte| *byte == b'&') {
+        if part == MARKER.as_bytes() {
+            found = true;
+            continue;
+        }
+        clean.push(joint);
+        clean.extend_from_slice(part);
+        joint = b'&';
+    }
+    clean.extend_from_slice(fragment);
+    found.then_some(clean)
 }
 
 /// The target with the marker, for the redirect that sets the first cookie.
@@ -216,6 +235,18 @@ mod tests {
             ("//a%2Fb?#x", "//a%2Fb?&__corvus_c=1#x"),
         ] {
             assert_eq!(with_marker(target.as_bytes()), marked.as_bytes());
+            assert_eq!(without_marker(marked.as_bytes()).as_deref(), Some(target.as_bytes()));
         }
+    }
+
+    #[test]
+    fn only_whole_markers_in_the_query_count() {
+        for target in
+            ["/a", "/?x__corvus_c=1", "/__corvus_c=1", "/?a#__corvus_c=1", "/?__corvus_c=12"]
+        {
+            assert_eq!(without_marker(target.as_bytes()), None, "{target}");
+        }
+        let several = b"/?x__corvus_c=1&__corvus_c=1&b&__corvus_c=1";
+        assert_eq!(without_marker(several).as_deref(), Some(&b"/?x__corvus_c=1&b"[..]));
     }
 }

@@ -16,7 +16,12 @@ pub(crate) async fn finish(x: &mut Exchange, response: &mut Response) {
     }
     headers.retain(|name, _, value| match name {
         // An origin must not set our cookies.
-        Name::SetCookie => !value.trim_ascii_start().starts_with(OWN_COOKIES),
+        // A cookie without a name (`=corvus_...`) comes back from some browsers with what looks like
+        // one.
+        Name::SetCookie => {
+            let name = value.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'='));
+            !value.get(name.unwrap_or(0)..).is_some_and(|value| value.starts_with(OWN_COOKIES))
+        }
         name => !is_hop_by_hop(name),
     });
     if let Some(command) = headers.get(Name::CorvusQueue) {

@@ -49,7 +49,7 @@ pub(crate) async fn forward(x: &mut Exchange) -> Result<Response, Stop> {
             }
             Err(error) => error,
         };
-        if error.error.counts_against_upstream() {
+        if error.error.counts_against_upstream() && !error.stale {
             let now_ms = x.worker.watches.now_ms();
             state.health.failed(now_ms);
             let upstream = &state.label;
@@ -67,6 +67,8 @@ pub(crate) async fn forward(x: &mut Exchange) -> Result<Response, Stop> {
 struct Failed {
     error: UpstreamError,
     may_repeat: bool,
+    /// A kept connection had been closed meanwhile, which says nothing about the upstream.
+    stale: bool,
 }
 
 /// RFC 9110 section 9.2.2: repeating these changes nothing.
@@ -93,9 +95,7 @@ async fn attempt(
     let elapsed_us = x.worker.clock.mono_us().saturating_sub(sent_us);
     x.upstream_us = Some(elapsed_us);
     result.map(|mut response| {
-        if let crate::http::body::ResponseBody::Upstream(body) = &mut response.body {
-            body.in_flight = in_flight;
-        }
+        response.in_flight = in_flight;
         response
     })
 }
@@ -112,9 +112,9 @@ async fn attempt_h1(
     loop {
         let conn = match reused.take() {
             Some(conn) => conn,
-            None => connect::connect_h1(&worker, state, site.host.connect_timeout)
-                .await
-                .map_err(|error| Failed { may_repeat: error.before_connected(), error })?,
+            None => connect::connect_h1(&worker, state, site.host.connect_timeout).await.map_err(
+                |error| Failed { may_repeat: error.before_connected(), stale: false, error },
+            )?,
         };
         let was_reused = conn.reused;
         let hop = Hop {
@@ -148,7 +148,8 @@ async fn attempt_h1(
         if was_reused && untouched && broke && idempotent {
             continue;
         }
-        return Err(Failed { may_repeat: untouched && broke && idempotent, error });
+        let stale = was_reused && untouched && broke;
+        return Err(Failed { may_repeat: untouched && broke && idempotent, stale, error });
     }
 }
 
@@ -158,13 +159,14 @@ async fn attempt_h2(
     state: &Rc<UpstreamState>,
 ) -> Result<Response, Failed> {
     let worker = Rc::clone(&x.worker);
-    let never = |error| Failed { error, may_repeat: false };
+    let never = |error| Failed { error, may_repeat: false, stale: false };
     let has_body = !x.body.is_empty();
     loop {
         let request = h2::request(x, state).map_err(never)?;
-        let (sender, reused) = h2::sender(&worker, state, site.host.connect_timeout)
-            .await
-            .map_err(|error| Failed { may_repeat: error.before_connected(), error })?;
+        let (sender, reused) =
+            h2::sender(&worker, state, site.host.connect_timeout).await.map_err(|error| {
+                Failed { may_repeat: error.before_connected(), stale: false, error }
+            })?;
         match h2::send(&worker, sender, request, &mut x.body, site.idle_ms).await {
             Ok(response) => return Ok(response),
             // A connection that the upstream gave up while idle.
