@@ -81,8 +81,11 @@ def run(scenario, peer, seconds, connections, cookie=None):
     """Loads a peer and returns its figures for one round."""
     pids = peer.pids()
     before = cpu(pids)
-    done = subprocess.run(command(scenario, peer, seconds, connections, cookie),
-                          capture_output=True, text=True, timeout=seconds + 30)
+    try:
+        done = subprocess.run(command(scenario, peer, seconds, connections, cookie),
+                              capture_output=True, text=True, timeout=seconds + 30)
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"the load generator did not end within {error.timeout:.0f} s") from error
     after = cpu(pids)
     text = done.stdout + done.stderr
     requests, elapsed, p99_us = parse_h2load(text) if "h2load" in done.args[3] else parse_wrk(text)
