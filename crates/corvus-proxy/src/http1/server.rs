@@ -118,10 +118,16 @@ pub(crate) async fn serve(worker: &Rc<Worker>, conn: &Rc<ConnInfo>, stream: Stre
         };
         first = false;
         let mut x = exchange(worker, conn, &inbound, std::mem::take(&mut head), malformed);
-        let keep = serve_one(&mut x, &inbound, &mut out).await;
+        let then = serve_one(&mut x, &inbound, &mut out).await;
+        // Recorded before lingering: the log does not wait for a client to go.
         head = x.finish();
-        if !keep {
-            return End::Closed;
+        match then {
+            Then::Next => {}
+            Then::Linger => {
+                linger(&inbound).await;
+                return End::Closed;
+            }
+            Then::Close => return End::Closed,
         }
     }
     drop(counted);
@@ -242,11 +248,19 @@ fn exchange(
     x
 }
 
-/// One request and its answer. False: the connection ends.
-async fn serve_one(x: &mut Exchange, inbound: &Inbound, out: &mut Vec<u8>) -> bool {
+/// How a connection goes on after a response.
+enum Then {
+    Next,
+    /// Close when the client has had time to read the response.
+    Linger,
+    Close,
+}
+
+/// One request and its answer.
+async fn serve_one(x: &mut Exchange, inbound: &Inbound, out: &mut Vec<u8>) -> Then {
     let mut response = pipeline::handle(x).await;
     if response.silent {
-        return false;
+        return Then::Close;
     }
     if let Some(upstream) = response.tunnel.take() {
         write::switching(x, &response, out);
@@ -258,7 +272,7 @@ async fn serve_one(x: &mut Exchange, inbound: &Inbound, out: &mut Vec<u8>) -> bo
             x.sent += carried.to_client;
             x.tunnelled = carried.from_client;
         }
-        return false;
+        return Then::Close;
     }
     // An answer that is broken before any of it has left is replaced by one that says so.
     let begun = poll_fn(|cx| Poll::Ready(response.body.poll_fill(cx))).await;
@@ -266,7 +280,7 @@ async fn serve_one(x: &mut Exchange, inbound: &Inbound, out: &mut Vec<u8>) -> bo
         response = rescue::respond(x, Failure::Upstream(error));
         x.outcome = response.outcome;
         if response.silent {
-            return false;
+            return Then::Close;
         }
     }
     let keep = framing::keeps_alive(&x.head.headers, x.head.version)
@@ -277,17 +291,14 @@ async fn serve_one(x: &mut Exchange, inbound: &Inbound, out: &mut Vec<u8>) -> bo
         && !x.worker.watches.is_draining();
     let sent = write::response(x, inbound, response, keep, out).await;
     match sent {
-        Ok(keep) if keep && inbound.body_done.get() => true,
-        Ok(_) => {
-            linger(inbound).await;
-            false
-        }
+        Ok(keep) if keep && inbound.body_done.get() => Then::Next,
+        Ok(_) => Then::Linger,
         Err(write::Failed) => {
             // To an HTTP/1.0 client a close means that the body is whole.
             if x.head.version == Version::Http10 {
                 inbound.io.reset_on_close();
             }
-            false
+            Then::Close
         }
     }
 }
@@ -297,6 +308,10 @@ async fn linger(inbound: &Inbound) {
     let mut left = LINGER_BYTES;
     inbound.watch.arm(LINGER_MS);
     if inbound.io.shutdown(&inbound.watch).await.is_err() {
+        return;
+    }
+    // The client has sent all that it announced: nothing unread that would make the close a reset.
+    if inbound.body_done.get() && inbound.buffer.borrow().is_empty() {
         return;
     }
     poll_fn(|cx| {

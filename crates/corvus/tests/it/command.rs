@@ -61,7 +61,7 @@ fn check_accepts_what_is_right() {
     let (code, out, err) = run(&["check", &file]);
     assert_eq!(
         (code, out, err),
-        (Some(0), format!("{file} is valid: 1 proxy hosts, 0 access queues\n"), String::new(),)
+        (Some(0), format!("{file} is valid: 1 proxy host, 0 access queues\n"), String::new(),)
     );
 }
 

@@ -97,7 +97,7 @@ async fn an_unreadable_certificate_affects_only_its_host() {
     ];
     let gateway = GatewayProcess::start(&document.concat(), &[]);
     for id in ["gone", "spoilt", "mixed"] {
-        let line = gateway.child.wait_for_line(&format!("certificate {id}: "), PATIENCE).unwrap();
+        let line = gateway.child.wait_for_line(&format!("`{id}` is not served"), PATIENCE).unwrap();
         assert!(line.contains("WARN"), "{line}");
     }
     let mut good =
