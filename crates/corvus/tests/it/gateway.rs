@@ -76,6 +76,7 @@ impl Builder {
     }
 
     /// Reads the Document from a file, which [`TestGateway::write_document`] changes.
+    #[expect(clippy::wrong_self_convention, reason = "a builder method")]
     pub(crate) fn from_file(mut self) -> Self {
         self.file = true;
         self
@@ -124,9 +125,10 @@ impl TestGateway {
         std::fs::write(&file, &builder.document).unwrap();
         let config = Config {
             data: dir.path().join("data"),
-            source: match builder.file {
-                true => Source::File(file),
-                false => Source::Text(builder.document.clone()),
+            source: if builder.file {
+                Source::File(file)
+            } else {
+                Source::Text(builder.document.clone())
             },
             http: vec![LOCAL],
             https: vec![LOCAL],

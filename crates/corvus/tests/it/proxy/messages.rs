@@ -29,10 +29,8 @@ async fn pipelined_requests_are_answered_in_order() {
     let origin = Origin::start();
     let gateway = gateway(&origin.url());
     let mut client = gateway.client().await;
-    let mut requests = String::new();
-    for path in ["/slow/50", "/bytes/5", "/echo?3"] {
-        requests += &format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n");
-    }
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    let mut requests = ["/slow/50", "/bytes/5", "/echo?3"].map(get).concat();
     requests += "POST /4 HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello";
     requests += "GET /5 HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
     requests += "GET /never HTTP/1.1\r\nHost: a.example\r\n\r\n";

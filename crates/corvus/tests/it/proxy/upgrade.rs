@@ -18,7 +18,7 @@ async fn a_websocket_echoes_plain_and_over_tls() {
             if tls { gateway.client_tls("a.example").await } else { gateway.client().await };
         let offered = [("Sec-WebSocket-Protocol", "chat, other"), ("Origin", "https://a.example")];
         let socket = WebSocket::upgrade(client, "a.example", "/ws", &offered).await.unwrap();
-        let mut socket = socket.ok().expect("101");
+        let Ok(mut socket) = socket else { panic!("no upgrade") };
         let headers = &socket.handshake().headers;
         assert_eq!(headers.get("sec-websocket-protocol"), Some("chat"));
         assert_eq!(headers.get("upgrade"), Some("websocket"));
