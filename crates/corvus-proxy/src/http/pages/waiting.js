@@ -89,8 +89,8 @@ function show(rank, waiting, eta) {
   if (known) byId('start').hidden = true;
 }
 
-// Takes an answer in. True if it was a good one.
-function take(answer) {
+// Takes an answer in. True if it was a good one. `hasty`: what a refusal may come of.
+function take(answer, hasty) {
   switch (answer.state) {
     case 'waiting':
       note('');
@@ -113,7 +113,7 @@ function take(answer) {
     case 'full':
     case 'busy':
     case 'unavailable':
-      note(text.overloaded);
+      if (failures || !hasty) note(text.overloaded);
       return false;
     default:
       throw new Error('unknown state');
@@ -135,8 +135,11 @@ async function poll() {
       signal: limit.signal,
     });
     const answer = await response.json();
-    told = Math.max(1, Number(answer.retry_after) || Number(response.headers.get('Retry-After')) || page.poll_s);
-    good = take(answer);
+    const asked = Number(answer.retry_after) || Number(response.headers.get('Retry-After')) || page.poll_s;
+    good = take(answer, asked < told);
+    // A refusal that names a shorter time than the line did came of too many tabs: they must not
+    // ask more often for it.
+    told = good ? Math.max(1, asked) : Math.max(told, asked);
   } catch {
     if (failures) note(text.offline); // one lost answer is not worth a word
   }
