@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::shop::{HOST, PLACE, STATUS, Shop, field, status, ticket};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// Before `opens_at`: a countdown, nothing stored; then the line is open.
 #[tokio::test]

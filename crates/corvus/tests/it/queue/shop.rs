@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Write as _,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use bytes::Bytes;
-use corvus_core::{Clock as _, FakeClock, Id};
+use corvus_core::{FakeClock, Id};
 use corvus_queue::op::Stats;
 use corvus_testkit::{H2Client, Headers, Origin, RawClient, Visitor};
 use serde_json::Value;
@@ -121,10 +122,6 @@ impl Shop {
         let first = nobody.get("/").await;
         assert_eq!(first.status, 302);
         nobody.request("POST", LEAVE, &[]).await;
-    }
-
-    pub(crate) fn now_ms(&self) -> u64 {
-        self.clock.wall_ms()
     }
 }
 
@@ -257,7 +254,8 @@ impl Browser {
             Channel::Http1(client) => {
                 let mut text = format!("{method} {target} HTTP/1.1\r\nhost: {HOST}\r\n");
                 for (name, value) in &all {
-                    text.push_str(&format!("{name}: {value}\r\n"));
+                    // Writing to a String cannot fail.
+                    let _ = write!(text, "{name}: {value}\r\n");
                 }
                 if method == "POST" {
                     text.push_str("content-length: 0\r\n");

@@ -206,7 +206,7 @@ async fn weak_point_7_frames_of_other_sites_are_told_or_let_in() {
 #[tokio::test]
 async fn weak_point_8_the_rate_has_no_edges() {
     let shop = Shop::start("capacity: 100, rate: {count: 4, per_s: 1}");
-    shop.pass_time(Duration::from_secs(60)).await;
+    shop.pass_time(Duration::from_mins(1)).await;
     // After a quiet minute: one second's worth at once, not sixty.
     let mut crowd = Vec::new();
     let mut admitted = vec![(0_u64, 0_u64)];
