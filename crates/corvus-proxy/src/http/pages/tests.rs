@@ -58,7 +58,7 @@ const ERRORS: [(u16, &str); 20] = [
     (502, UPSTREAM_TIMEOUT),
     (502, "upstream_protocol"),
     (503, "no_upstream"),
-    (503, super::error::MAINTENANCE),
+    (503, error::MAINTENANCE),
     (504, UPSTREAM_TIMEOUT),
 ];
 

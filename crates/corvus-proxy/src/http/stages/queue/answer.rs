@@ -159,7 +159,10 @@ fn waiting(x: &Exchange, queue: &SiteQueue, standing: &Standing) -> Response {
         starts_in_ms: standing.starts_at_ms.map(|at| at.saturating_sub(now_ms)),
         paused: queue.queue.settings.paused,
     };
-    let response = Response::own(queue.queue.gate.status, Outcome::Queued);
+    // 200 or 202 to a POST would say that it was done.
+    let safe = matches!(x.head.method(), b"GET" | b"HEAD");
+    let status = if safe { queue.queue.gate.status } else { 429 };
+    let response = Response::own(status, Outcome::Queued);
     let response = match &words.template {
         // The operator's own page brings its own code.
         Some(template) => rescue::private(response)
@@ -231,3 +234,6 @@ fn nonce() -> String {
     }
     STANDARD.encode(bytes)
 }
+
+#[cfg(test)]
+mod tests;
