@@ -57,8 +57,7 @@ fn rotation_keeps_the_previous_key_and_forgets_the_one_before() {
     let oldest = SigningKeys { current: SigningKey::new(&[6; 32]), previous: None };
     let text = oldest.sign_admission("drop", &admission, None);
     assert_eq!(keys().verify_admission("drop", &text, None), Ok(admission));
-    let next =
-        SigningKeys { current: SigningKey::new(&[8; 32]), previous: Some(keys().current) };
+    let next = SigningKeys { current: SigningKey::new(&[8; 32]), previous: Some(keys().current) };
     assert_eq!(next.verify_admission("drop", &text, None), Err(TokenError::UnknownKey));
     assert!(keys().sign_admission("drop", &admission, None).contains(keys().current.id()));
 }
