@@ -169,11 +169,11 @@ mod tests {
 
     use super::*;
 
+    /// Data, bytes left behind the body, trailers.
+    type Decoded = (Vec<u8>, usize, Option<Headers>);
+
     /// Feeds `input` in pieces of `piece` bytes; gives the data and what is left behind the body.
-    fn decode(
-        input: &[u8],
-        piece: usize,
-    ) -> Result<Option<(Vec<u8>, usize, Option<Headers>)>, Malformed> {
+    fn decode(input: &[u8], piece: usize) -> Result<Option<Decoded>, Malformed> {
         let mut decoder = Decoder::new();
         let (mut data, mut at, mut have) = (Vec::new(), 0, 0);
         loop {

@@ -171,7 +171,9 @@ mod tests {
             LoadBalancing::RandomTwo,
         ] {
             let balance = Balance::new(policy, 3, 7);
-            all.iter().for_each(|state| state.health.succeeded());
+            for state in &all {
+                state.health.succeeded();
+            }
             all[0].health.failed(0);
             for last in 0..20 {
                 assert_eq!(balance.pick(&all, client(last), &[], 1), Some(1), "{policy:?}");
