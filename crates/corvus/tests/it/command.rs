@@ -4,7 +4,7 @@ use std::{process::Output, sync::Arc};
 
 use corvus_testkit::{ExitWait, Origin, PATIENCE, RawClient, Signal, data_dir};
 
-use crate::gateway::{GatewayProcess, corvus, one_host};
+use crate::gateway::{GatewayProcess, corvus, eventually, one_host};
 
 fn run(args: &[&str]) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = corvus().args(args).output().unwrap();
@@ -264,4 +264,28 @@ async fn the_environment_stands_for_options() {
     assert_eq!(client.get("a.example", "/", &[]).await.unwrap().status, 200);
     // The access log goes to standard output unless told otherwise.
     child.wait_for_line("\"site\":\"site\"", PATIENCE).unwrap();
+}
+
+/// What logrotate does: move the file away, then ask for a new one.
+#[tokio::test]
+async fn the_access_log_is_opened_again_on_request() {
+    let origin = Origin::start();
+    let gateway = GatewayProcess::start(&one_host("a.example", &origin.url(), ""), &[]);
+    let log = gateway.data().with_file_name("access.log");
+    let moved = gateway.data().with_file_name("access.log.1");
+    let lines = |path: &std::path::Path| -> Vec<String> {
+        std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+    };
+    let first = |path: &std::path::Path| lines(path).into_iter().next();
+    let mut client = gateway.client().await;
+    client.get("a.example", "/1", &[]).await.unwrap();
+    let line = eventually("the first line", || first(&log)).await;
+    assert!(line.contains("\"target\":\"/1\""), "{line}");
+    std::fs::rename(&log, &moved).unwrap();
+    gateway.child.signal(Signal::USR1).unwrap();
+    eventually("the new file", || log.exists().then_some(())).await;
+    client.get("a.example", "/2", &[]).await.unwrap();
+    let line = eventually("the second line", || first(&log)).await;
+    assert!(line.contains("\"target\":\"/2\""), "{line}");
+    assert_eq!(lines(&moved).len(), 1);
 }

@@ -3,6 +3,7 @@
 mod bodies;
 mod headers;
 mod hosts;
+mod http2;
 mod large;
 mod messages;
 mod streaming;

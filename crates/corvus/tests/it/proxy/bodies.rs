@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corvus_testkit::{Origin, RawOrigin, Step, pattern};
+use corvus_testkit::{ChaosProxy, H2Client, Origin, RawOrigin, Step, pattern};
 
 use crate::gateway::{TestGateway, one_host};
 
@@ -146,4 +146,50 @@ async fn an_upstream_that_does_not_answer_gets_504() {
     }
     // One slow page does not take the others down.
     assert_eq!(gateway.get("a.example", "/bytes/1", &[]).await.status, 200);
+}
+
+/// A client that stops reading holds an upstream connection no longer than the idle time.
+#[tokio::test]
+async fn a_client_that_stops_reading_is_cut() {
+    let origin = Origin::start();
+    let gateway = TestGateway::start(one_host("a.example", &origin.url(), IDLE));
+    let mut client = gateway.client().await;
+    client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: a.example\r\n\r\n").await.unwrap();
+    client.read_head("GET").await.unwrap();
+    let h2 = gateway.h2("a.example").await;
+    origin.wait_for("the request", |counts| counts.open == 1).await.unwrap();
+    origin.wait_for("the cut", |counts| counts.open == 0).await.unwrap();
+    let line = gateway.logged("the download", |line| line["status"] == 200).await;
+    assert_eq!(line["outcome"], "client_gone");
+    assert!(line["sent"].as_u64().unwrap() < 100_000_000, "{line}");
+    // Others are served meanwhile.
+    assert_eq!(h2.get("/bytes/1", &[]).await.unwrap().status, 200);
+}
+
+/// The same over HTTP/2, to upstreams of both kinds.
+#[tokio::test]
+async fn slow_and_stopped_uploads_over_http2() {
+    let origin = Origin::start();
+    let h2c = origin.url().replace("http:", "h2c:");
+    let document = one_host("a.example", &origin.url(), IDLE)
+        + &crate::gateway::host("h2c", "b.example", &h2c, IDLE);
+    let gateway = TestGateway::start(document);
+    for host in ["a.example", "b.example"] {
+        let line = ChaosProxy::start(gateway.http);
+        let h2 = H2Client::connect(line.addr(), host).await.unwrap();
+        line.slow(Duration::from_millis(300));
+        let started = tokio::time::Instant::now();
+        let response = h2.upload("/upload", 150_000).await.unwrap();
+        assert_eq!((response.status, &response.json()["bytes"]), (200, &150_000.into()), "{host}");
+        assert!(started.elapsed() > Duration::from_millis(1200), "too fast to show anything");
+        line.resume();
+        let before = origin.requests();
+        let upload = tokio::spawn(async move { h2.upload("/upload", 4 << 30).await });
+        origin.wait_for("the upload", |counts| counts.requests > before).await.unwrap();
+        line.half_open();
+        let logged = gateway.logged(host, |line| line["host"] == host && line["status"] != 200);
+        let logged = logged.await;
+        assert_eq!((&logged["status"], &logged["rule"]), (&408.into(), &"body_timeout".into()));
+        upload.abort();
+    }
 }

@@ -292,3 +292,17 @@ async fn an_empty_post_says_that_it_is_empty() {
     assert_eq!(seen[0].headers.get("content-length"), Some("0"));
     assert_eq!(seen[1].headers.get("content-length"), None);
 }
+
+/// An answer of our own to a request whose body nobody has read: told, and readable to its end.
+#[tokio::test]
+async fn a_body_that_nobody_wants_does_not_spoil_the_answer() {
+    let gateway = TestGateway::start("version: 1\n");
+    let mut client = gateway.client().await;
+    let head = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 200000\r\n\r\n";
+    client.send(head).await.unwrap();
+    client.send_pattern(200_000).await.unwrap();
+    let response = client.read_response("POST").await.unwrap();
+    assert_eq!(response.status, 404);
+    assert_eq!(response.headers.get("connection"), Some("close"));
+    assert!(client.read_to_close().await.unwrap().is_empty());
+}
