@@ -55,11 +55,10 @@ async fn flood(mut client: RawClient, piece: impl Fn(u32) -> Vec<u8>) -> u32 {
             }
         }
     }
-    match client.read_to_close().await {
-        Ok(_) => 20_000,
-        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => panic!("still open"),
-        Err(_) => 20_000,
-    }
+    let end = client.read_to_close().await;
+    let open = end.is_err_and(|error| error.kind() == std::io::ErrorKind::TimedOut);
+    assert!(!open, "still open");
+    20_000
 }
 
 async fn others_are_served(gateway: &TestGateway) {
