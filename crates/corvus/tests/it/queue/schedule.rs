@@ -162,7 +162,7 @@ async fn the_status_of_the_waiting_page() {
         let mut browser = shop.browser().await;
         let (page, _) = browser.open("/").await;
         assert_eq!(page.status, code);
-        assert_eq!((page.header("retry-after"), page.header("refresh")), ("3", "3"));
+        assert_eq!((page.header("retry-after"), page.header("refresh")), ("3", "10"));
         assert_eq!(page.header("cache-control"), "private, no-store");
         assert_eq!(page.header("x-robots-tag"), "noindex");
         assert_eq!(page.header("x-content-type-options"), "nosniff");
@@ -230,7 +230,7 @@ async fn the_operators_words_and_page() {
     shop.change(&format!("capacity: 1, page: {{title: \"Hi <you>\", template: \"{template}\"}}"));
     let (answer, _) = browser.open("/").await;
     assert_eq!(answer.body, "<!doctype html><title>Hi &lt;you&gt;</title><b>1 of 1</b> 3",);
-    assert_eq!((answer.status, answer.header("refresh")), (429, "3"));
+    assert_eq!((answer.status, answer.header("refresh")), (429, "10"));
     assert_eq!(answer.header("cache-control"), "private, no-store");
 }
 

@@ -21,6 +21,10 @@ use crate::{
 /// When those come again who got the first cookie with this answer, seconds.
 const COOKIE_RETRY_S: u64 = 3;
 
+/// How much later than the script would ask a page without one comes anew, seconds: each time it
+/// takes the leave button from under the hand, and screen readers begin again.
+const REFRESH_SLACK_S: u64 = 7;
+
 /// A browser that opens a page: what can be redirected without losing anything.
 pub(crate) fn is_navigation(x: &Exchange) -> bool {
     x.head.method() == b"GET" && rescue::wants_html(x)
@@ -169,7 +173,9 @@ fn waiting(x: &Exchange, queue: &SiteQueue, standing: &Standing) -> Response {
             .with_body(pages::HTML, pages::render_template(template, &page)),
         None => rescue::html(response, pages::waiting(&page), &nonce),
     };
-    repeated(response, x, standing.poll_s)
+    // A grant holds from when the visitor is due, so there is time to let people press a button.
+    let slack_s = (queue.queue.settings.grant_ttl_ms / 2_000).min(REFRESH_SLACK_S);
+    repeated(response, x, standing.poll_s, standing.poll_s + slack_s)
 }
 
 fn notice_page(x: &Exchange, notice: Notice<'_>, retry_after_s: Option<u64>) -> Response {
@@ -178,17 +184,16 @@ fn notice_page(x: &Exchange, notice: Notice<'_>, retry_after_s: Option<u64>) -> 
     // `status` is the waiting page's: a line that is full or closed is no success in any case.
     let response = rescue::html(Response::own(429, Outcome::Queued), page, &nonce);
     match retry_after_s {
-        Some(seconds) => repeated(response, x, seconds),
+        Some(seconds) => repeated(response, x, seconds, seconds),
         None => response.with(Name::XRequestId, &x.id).with(NO_INDEX.0, NO_INDEX.1),
     }
 }
 
 /// Comes again by itself: `Retry-After` for programs, `Refresh` for browsers without a script.
-fn repeated(response: Response, x: &Exchange, seconds: u64) -> Response {
-    let seconds = seconds.max(1).to_string();
+fn repeated(response: Response, x: &Exchange, retry_after_s: u64, refresh_s: u64) -> Response {
     response
-        .with(Name::RetryAfter, seconds.as_bytes())
-        .with(Name::Refresh, seconds.as_bytes())
+        .with(Name::RetryAfter, retry_after_s.max(1).to_string().as_bytes())
+        .with(Name::Refresh, refresh_s.max(1).to_string().as_bytes())
         .with(Name::XRequestId, &x.id)
         .with(NO_INDEX.0, NO_INDEX.1)
 }
