@@ -17,10 +17,13 @@ use anyhow::Context as _;
 use corvus_core::{Id, SystemClock};
 use corvus_monitor::AccessLog;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::subscriber::NoSubscriber;
 
 use crate::{App, Config, Source, cli::print_line};
 
 const DOCUMENT: &str = include_str!("demo/document.yaml");
+/// Waiting visitors that are drawn; more are only counted.
+const DOTS: u64 = 40;
 /// Name of the queue in the document.
 const QUEUE: &str = "demo";
 
@@ -70,7 +73,10 @@ fn start_gateway(http: SocketAddr, shop: SocketAddr, data: &Path) -> anyhow::Res
             workers: 1,
             access_log: AccessLog::Off,
         };
-        App::start(config, Arc::new(SystemClock::new()))
+        // What a gateway says at its start is for operators; the demo has words of its own.
+        tracing::subscriber::with_default(NoSubscriber::default(), || {
+            App::start(config, Arc::new(SystemClock::new()))
+        })
     };
     match start(http) {
         Err(error) if error.downcast_ref::<corvus_proxy::StartError>().is_some() => {
@@ -97,17 +103,18 @@ async fn show(app: &App) -> anyhow::Result<()> {
         let inside = stats.inside.min(stats.capacity) as usize;
         let free = (stats.capacity as usize).saturating_sub(inside);
         let line = format!(
-            "inside {}{} {}/{}   waiting {:>3}   let in so far {:>4}",
+            "inside {}{} {}/{}   let in so far {}   waiting {} {}",
             "●".repeat(inside),
             "○".repeat(free),
             stats.inside,
             stats.capacity,
-            stats.waiting,
             stats.admitted,
+            stats.waiting,
+            "·".repeat(stats.waiting.min(DOTS) as usize),
         );
         let mut out = std::io::stdout().lock();
         let written = if terminal {
-            write!(out, "\r{line}").and_then(|()| out.flush())
+            write!(out, "\r{line}\x1b[K").and_then(|()| out.flush())
         } else if line == before {
             Ok(())
         } else {

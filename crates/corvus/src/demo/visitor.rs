@@ -45,12 +45,12 @@ async fn visit(client: &mut Client, chance: &mut Chance) -> std::io::Result<()> 
         }
     }
     // Inside.
-    for _ in 0..chance.up_to(4) {
-        sleep(chance.between(1_000, 4_000)).await;
+    for _ in 0..chance.up_to(3) {
+        sleep(chance.between(800, 2_500)).await;
         client.send("GET", "/goods/balcony").await?;
     }
-    sleep(chance.between(1_000, 4_000)).await;
-    if chance.one_in(5) {
+    sleep(chance.between(800, 2_500)).await;
+    if chance.one_in(8) {
         return Ok(()); // Closes the tab; the slot frees itself.
     }
     client.send("POST", "/goods/balcony/buy").await.map(|_| ())
