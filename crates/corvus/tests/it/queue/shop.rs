@@ -1,8 +1,10 @@
 //! A site `shop.test` behind the queue `drop`, and browsers that take one step at a time.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     fmt::Write as _,
+    net::SocketAddr,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -30,12 +32,17 @@ pub(crate) const START_MS: u64 = 1_800_000_000_000;
 /// A pass is due every second, and a gap of more than five counts as an outage.
 const STEP: Duration = Duration::from_secs(4);
 
+/// A request may take longer than this to come.
+const LEAP: Duration = Duration::from_secs(20);
+
 /// A gateway with a clock in the test's hands, its origin, and its queue.
 pub(crate) struct Shop {
     pub(crate) gateway: TestGateway,
     pub(crate) origin: Origin,
     pub(crate) clock: FakeClock,
     pub(crate) visits: AtomicU64,
+    /// What the clock was advanced by since workers had time to see it.
+    pub(crate) leapt: Cell<Duration>,
 }
 
 impl Shop {
@@ -44,7 +51,7 @@ impl Shop {
         let (origin, clock) = (Origin::start(), FakeClock::new(START_MS));
         let document = document(&origin.url(), queue);
         let gateway = TestGateway::builder(document).from_file().clock(clock.clone()).start();
-        Self { gateway, origin, clock, visits: AtomicU64::new(0) }
+        Self { gateway, origin, clock, visits: AtomicU64::new(0), leapt: Cell::default() }
     }
 
     /// Applies other settings of the queue.
@@ -74,8 +81,8 @@ impl Shop {
 
     pub(crate) async fn browser_over(&self, link: Link) -> Browser {
         let channel = match link {
-            Link::Http1 => Channel::Http1(self.gateway.client().await),
-            Link::Http1Tls => Channel::Http1(self.gateway.client_tls(HOST).await),
+            Link::Http1 => Channel::Http1(self.gateway.http),
+            Link::Http1Tls => Channel::Http1(self.gateway.https),
             Link::Http2 => Channel::Http2(self.gateway.h2(HOST).await),
             Link::Http2Tls => Channel::Http2(self.gateway.h2_tls(HOST).await),
         };
@@ -111,6 +118,13 @@ impl Shop {
         while !left.is_zero() {
             let step = left.min(STEP);
             self.clock.advance(step);
+            let leapt = self.leapt.get() + step;
+            self.leapt.set(leapt);
+            if leapt >= LEAP {
+                // Connections are timed by a clock that workers read twice a second.
+                tokio::time::sleep(Duration::from_millis(600)).await;
+                self.leapt.set(Duration::ZERO);
+            }
             self.pass().await;
             left -= step;
         }
@@ -180,7 +194,8 @@ impl Link {
 }
 
 enum Channel {
-    Http1(RawClient),
+    /// A connection for each request: the test's clock leaps over the time that one may be idle.
+    Http1(SocketAddr),
     Http2(H2Client),
 }
 
@@ -251,7 +266,7 @@ impl Browser {
         }
         all.extend_from_slice(fields);
         let answer = match &mut self.channel {
-            Channel::Http1(client) => {
+            Channel::Http1(gateway) => {
                 let mut text = format!("{method} {target} HTTP/1.1\r\nhost: {HOST}\r\n");
                 for (name, value) in &all {
                     // Writing to a String cannot fail.
@@ -261,6 +276,11 @@ impl Browser {
                     text.push_str("content-length: 0\r\n");
                 }
                 text.push_str("\r\n");
+                let mut client = match self.link {
+                    Link::Http1Tls => RawClient::connect_tls(*gateway, HOST, &["http/1.1"]).await,
+                    _ => RawClient::connect(*gateway).await,
+                }
+                .unwrap();
                 let response = client.exchange(text).await.unwrap();
                 let (status, body) = (response.status, response.text());
                 Answer { status, headers: response.head.headers, body }
