@@ -259,6 +259,12 @@ impl RequestBody {
         }
     }
 
+    /// For an HTTP/2 body that has ended: whether that was all. An HTTP/1 body keeps its decoder,
+    /// which knows the trailers.
+    pub(crate) fn has_no_trailers(&self) -> bool {
+        matches!(self, Self::Empty) || matches!(self, Self::H2(body) if body.trailers.is_none())
+    }
+
     pub(crate) fn expects_continue(&self) -> bool {
         matches!(self, Self::H1(body) if body.expects_continue)
     }

@@ -1,6 +1,7 @@
 //! HTTP/2 frames that no honest client sends. hyper and the h2 crate bound them; these tests hold
 //! them to it.
 
+use bytes::Bytes;
 use corvus_testkit::{Origin, RawClient};
 
 use crate::gateway::{TestGateway, one_host};
@@ -140,4 +141,39 @@ async fn frames_out_of_place_end_only_their_connection() {
     }
     assert_eq!(origin.requests(), 0);
     others_are_served(&gateway).await;
+}
+
+/// RFC 9113 section 8.2.3: browsers send cookies in pieces over HTTP/2; an HTTP/1 origin must get
+/// them as one field.
+#[tokio::test]
+async fn cookies_in_pieces_reach_the_origin_as_one() {
+    let origin = Origin::start();
+    let gateway = TestGateway::start(one_host("a.example", &origin.url(), ""));
+    let client = gateway.h2("a.example").await;
+    let crumbs = [("cookie", "a=1"), ("cookie", "corvus_a_x=no"), ("cookie", "b=2")];
+    assert_eq!(client.get("/", &crumbs).await.unwrap().status, 200);
+    assert_eq!(origin.seen()[0].headers.all("cookie").collect::<Vec<_>>(), ["a=1; b=2"]);
+}
+
+/// A body in answer to HEAD is a protocol error that curl and browsers report as such.
+#[tokio::test]
+async fn head_has_no_body_over_http2() {
+    let origin = Origin::start();
+    let gateway = TestGateway::start(one_host("a.example", &origin.url(), ""));
+    let client = gateway.h2("a.example").await;
+    for (path, status, length) in [("/bytes/1000", 200, "1000"), ("/status/204", 204, "")] {
+        let request = client.request("HEAD", path).body(Bytes::new()).unwrap();
+        let response = client.send(request).await.unwrap();
+        assert_eq!((response.status, response.body.len()), (status, 0), "{path}");
+        let shown = response.headers.get("content-length");
+        assert_eq!(shown.unwrap_or_default(), length, "{path}");
+    }
+    // A page of our own, too.
+    let other = gateway.h2("unknown.example").await;
+    let request = other.request("HEAD", "/").body(Bytes::new()).unwrap();
+    let response = other.send(request).await.unwrap();
+    assert_eq!((response.status, response.body.len()), (404, 0));
+    // The upstream's connection was given back each time.
+    assert_eq!(client.get("/", &[]).await.unwrap().status, 200);
+    assert_eq!(origin.connections(), 1);
 }

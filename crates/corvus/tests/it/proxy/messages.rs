@@ -229,6 +229,35 @@ async fn expect_100_continue_is_the_origins_to_answer() {
     assert_eq!(response.headers.get("connection"), Some("close"));
 }
 
+/// Smuggling by a kept connection: after a final answer without a 100 the origin may still take the
+/// next five bytes on it for the body, whatever request they begin.
+#[tokio::test]
+async fn a_connection_that_may_still_expect_a_body_is_not_used_again() {
+    let answer = "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n";
+    let origin = RawOrigin::start(vec![
+        vec![Step::ReadHead, Step::write(answer), Step::ReadToEnd],
+        vec![Step::ReadHead, Step::write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")],
+    ]);
+    let gateway = gateway(&origin.url());
+    let mut client = expect(&gateway, "/redirected").await;
+    assert_eq!(client.read_response("POST").await.unwrap().status, 302);
+    assert_eq!(gateway.get("a.example", "/next", &[]).await.text(), "ok");
+    let received = origin.received();
+    assert!(!received[0].windows(5).any(|bytes| bytes == b"/next"), "{received:?}");
+    assert_eq!(origin.connections(), 2);
+}
+
+/// The head and a broken body come in one piece: the client gets a page that says so, not silence.
+#[tokio::test]
+async fn an_answer_that_is_broken_at_once_becomes_a_502() {
+    let broken = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnot a chunk\r\n";
+    let origin = RawOrigin::start(vec![vec![Step::ReadHead, Step::write(broken)]]);
+    let gateway = gateway(&origin.url());
+    let response = gateway.get("a.example", "/", &[]).await;
+    assert_eq!(response.status, 502);
+    assert_eq!(response.json()["error"], "upstream_malformed");
+}
+
 #[tokio::test]
 async fn an_origin_that_never_says_100_gets_the_body_all_the_same() {
     let origin = RawOrigin::start(vec![vec![
