@@ -17,8 +17,9 @@ use corvus_core::Clock;
 use hickory_resolver::TokioResolver;
 use tokio::time::timeout;
 
-/// Time for an answer.
+/// Time for an answer, when there is none yet and when there is an old one.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+const REFRESH_LIMIT: Duration = Duration::from_secs(1);
 /// Longest life of an answer.
 const MAX_TTL_MS: u64 = 10_000;
 /// Life of a failure, so that a missing name does not cost a question for each request.
@@ -91,10 +92,12 @@ impl Resolver {
     }
 
     async fn ask(&self, name: &str, entry: &mut Entry, clock: &dyn Clock) {
+        let known = !entry.addresses.is_empty();
+        let limit = if known { REFRESH_LIMIT } else { ANSWER_LIMIT };
         let answer = match self.client() {
             // Whoever waits for the connection gives up at some time and with it drops this
             // question, so it has to end, and leave its trace, before that.
-            Ok(client) => match timeout(ANSWER_LIMIT, client.lookup_ip(name)).await {
+            Ok(client) => match timeout(limit, client.lookup_ip(name)).await {
                 Ok(found) => found.map_err(|error| error.to_string()),
                 Err(_) => Err("the name server did not answer in time".to_owned()),
             },
@@ -111,7 +114,8 @@ impl Resolver {
             Err(failure) => {
                 tracing::warn!(name, failure, kept = entry.addresses.len(), "name not resolved");
                 entry.failure = Some(failure);
-                entry.fresh_until_ms = now + FAILURE_TTL_MS;
+                // With an old answer at hand there is no hurry, and each question costs a request.
+                entry.fresh_until_ms = now + if known { MAX_TTL_MS } else { FAILURE_TTL_MS };
             }
         }
     }
@@ -128,3 +132,6 @@ fn new_client() -> Result<TokioResolver, String> {
 fn now_instant() -> std::time::Instant {
     std::time::Instant::now()
 }
+
+#[cfg(test)]
+mod tests;
