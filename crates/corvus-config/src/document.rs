@@ -95,7 +95,7 @@ pub(crate) fn decode_lossy(node: &Node) -> (Document, Vec<Problem>) {
     (document, problems.into_vec())
 }
 
-/// Decodes a tree: types, ranges and spelling, not yet what [`crate::compile`] checks.
+/// Decodes a tree: types, ranges and spelling, not yet what [`crate::compile()`] checks.
 pub fn decode(node: &Node) -> Result<Document, Vec<Problem>> {
     let (document, problems) = decode_lossy(node);
     if problems.is_empty() { Ok(document) } else { Err(problems) }

@@ -92,14 +92,14 @@ impl H2Client {
         collect(self.start(request).await?).await
     }
 
-    /// POSTs `total` bytes of [`crate::pattern`] in constant memory.
+    /// POSTs `total` bytes of [`crate::pattern()`] in constant memory.
     pub async fn upload(&self, path: &str, total: u64) -> io::Result<H2Response> {
         let frames = patterned(total).map(|piece| piece.map(Frame::data)).boxed();
         let request = self.request("POST", path).body(StreamBody::new(frames));
         collect(self.start(request.map_err(io::Error::other)?).await?).await
     }
 
-    /// GETs a body in constant memory: its length, if it is [`crate::pattern`] throughout.
+    /// GETs a body in constant memory: its length, if it is [`crate::pattern()`] throughout.
     pub async fn download(&self, path: &str) -> io::Result<u64> {
         let body = StreamBody::new(futures_util::stream::empty().boxed());
         let request = self.request("GET", path).body(body).map_err(io::Error::other)?;

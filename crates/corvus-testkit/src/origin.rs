@@ -78,10 +78,10 @@ impl Shared {
 
 /// An origin server. By path (a query does not count unless told):
 ///
-/// - `/bytes/N`, `/chunked/N`, `/until-close/N`: N bytes of [`crate::pattern`] in that framing
+/// - `/bytes/N`, `/chunked/N`, `/until-close/N`: N bytes of [`crate::pattern()`] in that framing
 /// - `/truncated/N`: promises N bytes, sends half, closes; `/close`: closes without an answer
 /// - `/upload`: reads the body in constant memory; JSON `bytes`, `first_mismatch` (null: as sent
-///   by [`crate::pattern`])
+///   by [`crate::pattern()`])
 /// - `/sse/MS/COUNT` (`/sse`: 20 ms, 10): server-sent events `data: 0`, `data: 1`, ...
 /// - `/ws`: WebSocket echo; the first offered subprotocol is taken
 /// - `/slow/MS`: answers after that time; `/status/N`: that status, with a short body

@@ -224,7 +224,7 @@ impl RawClient {
         self.exchange(text).await
     }
 
-    /// Sends `total` bytes of [`crate::pattern`] as a body, in constant memory.
+    /// Sends `total` bytes of [`crate::pattern()`] as a body, in constant memory.
     pub async fn send_pattern(&mut self, total: u64) -> io::Result<()> {
         let mut sent = 0;
         while sent < total {
@@ -248,7 +248,7 @@ impl RawClient {
     }
 
     /// Reads the body of the last head in constant memory: its length, if it is
-    /// [`crate::pattern`] throughout.
+    /// [`crate::pattern()`] throughout.
     pub async fn read_pattern(&mut self) -> io::Result<u64> {
         let mut read = 0;
         while let Some(piece) = self.read_body().await? {

@@ -11,7 +11,7 @@ use crate::{
     snapshot::{DefaultSite, Limits, Settings},
 };
 
-/// https://www.cloudflare.com/ips-v4 and ips-v6; they last changed in 2021.
+/// <https://www.cloudflare.com/ips-v4> and ips-v6; they last changed in 2021.
 const CLOUDFLARE: &[&str] = &[
     "173.245.48.0/20",
     "103.21.244.0/22",
