@@ -3,7 +3,7 @@
 pub(crate) mod bind;
 pub(crate) mod proxy_protocol;
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use corvus_config::snapshot;
 use corvus_core::PeerAddr;
@@ -76,6 +76,7 @@ async fn serve(worker: &Rc<Worker>, mut stream: TcpStream, peer: PeerAddr, endpo
         tls: endpoint.tls.is_some(),
         local_port: endpoint.port,
         https_port: endpoint.https_port,
+        shown: RefCell::default(),
     });
     let stream = match endpoint.tls {
         None => Stream::Tcp(stream),

@@ -25,7 +25,7 @@ use arc_swap::ArcSwap;
 use corvus_config::snapshot::Queue;
 use corvus_core::{
     ClientIp, Clock, Id,
-    token::{Admission, Place, Sid, Ticket},
+    token::{Admission, Place, Sid, SigningKeys, Ticket},
 };
 use foldhash::HashMap;
 
@@ -64,6 +64,16 @@ pub struct Cookies<'a> {
     pub admission: Option<&'a str>,
     /// `corvus_q_<queue>`.
     pub place: Option<&'a str>,
+}
+
+/// An admission whose signature was found good; see [`QueueService::check_again`].
+#[derive(Debug)]
+pub struct Shown {
+    text: Box<str>,
+    queue: Id,
+    network: Option<IpAddr>,
+    keys: Arc<SigningKeys>,
+    admission: Admission,
 }
 
 /// What [`QueueService::check`] found.
@@ -214,11 +224,42 @@ impl QueueService {
 
     /// Judges the cookies of a request to `queue`. Allocates nothing and takes no lock.
     pub fn check(&self, queue: &Queue, cookies: Cookies<'_>, ip: ClientIp) -> Check {
+        self.check_again(queue, cookies, ip, &mut None)
+    }
+
+    /// The same for a connection that remembers the admission it last showed: a browser sends one
+    /// cookie with each of its requests, and the signature of the same text under the same key is
+    /// not computed twice. Whether the admission is still young is asked each time.
+    pub fn check_again(
+        &self,
+        queue: &Queue,
+        cookies: Cookies<'_>,
+        ip: ClientIp,
+        shown: &mut Option<Shown>,
+    ) -> Check {
         let id = queue.settings.id.as_str();
         let network = network(queue, ip);
         let keys = self.keys.load();
-        let admission =
-            cookies.admission.and_then(|text| keys.verify_admission(id, text, network).ok());
+        let admission = cookies.admission.and_then(|text| {
+            let known = shown.as_ref().filter(|shown| {
+                *shown.text == *text
+                    && shown.queue == queue.settings.id
+                    && shown.network == network
+                    && Arc::ptr_eq(&shown.keys, &keys)
+            });
+            if let Some(known) = known {
+                return Some(known.admission);
+            }
+            let admission = keys.verify_admission(id, text, network).ok()?;
+            *shown = Some(Shown {
+                text: text.into(),
+                queue: queue.settings.id.clone(),
+                network,
+                keys: Arc::clone(&keys),
+                admission,
+            });
+            Some(admission)
+        });
         if let Some(admission) = admission
             && let Some(view) = self.views.load().get(&queue.settings.id)
             && let Some(now) = view.store_now(self.clock.mono_ms())

@@ -21,5 +21,5 @@ mod contract;
 mod faulty;
 
 pub use engine::{Engine, OpenError};
-pub use gate::{Check, CookieChange, Cookies, Decision, Outcome, QueueService, Visitor};
+pub use gate::{Check, CookieChange, Cookies, Decision, Outcome, QueueService, Shown, Visitor};
 pub use keys::KeyStore;

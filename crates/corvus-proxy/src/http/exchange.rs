@@ -1,12 +1,18 @@
 //! One request on its way through the stages: what they read, and what they leave for the record.
 
-use std::{borrow::Cow, cell::OnceCell, net::IpAddr, rc::Rc};
+use std::{
+    borrow::Cow,
+    cell::{OnceCell, RefCell},
+    net::IpAddr,
+    rc::Rc,
+};
 
 use corvus_core::{
     ClientIp, Event, PeerAddr, Reason, Stage,
     event::{Outcome, Protocol},
     token::Admission,
 };
+use corvus_queue::Shown;
 use corvus_rules::Fields;
 
 use crate::{
@@ -34,6 +40,8 @@ pub(crate) struct ConnInfo {
     pub(crate) local_port: u16,
     /// Port of our first HTTPS listener.
     pub(crate) https_port: Option<u16>,
+    /// The admission that this connection showed last.
+    pub(crate) shown: RefCell<Option<Shown>>,
 }
 
 /// One request. Dropping it records it, whatever became of it.

@@ -305,6 +305,44 @@ fn a_rotated_key_is_believed_once_more() {
     assert!(matches!(site.check(&browser), Check::Admitted(_)));
 }
 
+/// What a connection remembers spares a signature, never a judgement.
+#[test]
+fn a_remembered_admission_is_judged_anew() {
+    let site = Site::new(queue(contract::settings(1), |gate| gate.bind_network = true));
+    let (browser, _) = site.arrive(Some("192.0.2.1"));
+    let text = browser.admission.unwrap();
+    let mut shown = None;
+    let mut passes = |text: &str, ip: &str| {
+        let cookies = Cookies { admission: Some(text), place: None };
+        let ip = ClientIp::new(ip.parse().unwrap());
+        let check = site.service.check_again(&site.queue, cookies, ip, &mut shown);
+        matches!(check, Check::Admitted(_))
+    };
+    assert!(passes(&text, "192.0.2.1") && passes(&text, "192.0.2.2"));
+    assert!(!passes(&text, "198.51.100.1"), "another network");
+    assert!(!passes(&text.replacen(".a.drop.", ".a.drop.A", 1), "192.0.2.1"), "another text");
+    assert!(passes(&text, "192.0.2.1"));
+    site.service.rotate_keys().unwrap();
+    assert!(passes(&text, "192.0.2.1"), "signed by the previous key");
+    site.service.rotate_keys().unwrap();
+    assert!(!passes(&text, "192.0.2.1"), "signed by a key that is gone");
+}
+
+#[test]
+fn a_remembered_admission_grows_old() {
+    let site = Site::new(queue(contract::settings(1), |_| {}));
+    let (browser, _) = site.arrive(None);
+    let visitor = |shown: &mut Option<Shown>| {
+        let cookies = Cookies { admission: browser.admission.as_deref(), place: None };
+        let ip = ClientIp::new([192, 0, 2, 1].into());
+        matches!(site.service.check_again(&site.queue, cookies, ip, shown), Check::Admitted(_))
+    };
+    let mut shown = None;
+    assert!(visitor(&mut shown));
+    site.wait(16_000);
+    assert!(!visitor(&mut shown));
+}
+
 #[test]
 fn joins_are_limited_for_each_address_and_ipv6_by_64() {
     let limited = queue(contract::settings(0), |gate| gate.joins_per_ip_per_min = 3);

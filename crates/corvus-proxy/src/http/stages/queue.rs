@@ -7,7 +7,7 @@ use std::{rc::Rc, time::Duration};
 
 use corvus_config::snapshot::SameSite;
 use corvus_core::{Reason, Stage, token::Admission};
-use corvus_queue::{Check, CookieChange, Cookies, Decision, Outcome as QueueOutcome};
+use corvus_queue::{Check, CookieChange, Cookies, Decision, Outcome as QueueOutcome, QueueService};
 use corvus_rules::path::prefix_matches;
 
 use crate::{
@@ -30,6 +30,10 @@ pub(crate) async fn admit(x: &mut Exchange) -> Result<(), Stop> {
         return Ok(());
     }
     let service = std::sync::Arc::clone(&x.worker.shared.queues);
+    if let Some(admission) = young_admission(x, queue, &service) {
+        x.session = Some(admission);
+        return Ok(());
+    }
     let visitor = match service.check(&queue.queue, cookies(x, queue), x.client) {
         Check::Admitted(admission) => {
             x.session = Some(admission);
@@ -49,6 +53,19 @@ pub(crate) async fn admit(x: &mut Exchange) -> Result<(), Stop> {
     }
     x.reason = Some(Reason::new(Stage::Queue, answer::rule(&decision)));
     Err(answer::response(x, queue, &decision).into())
+}
+
+/// The common case, which every request of everybody inside comes through: one admission cookie,
+/// and nothing else looked at.
+fn young_admission(x: &Exchange, queue: &SiteQueue, service: &QueueService) -> Option<Admission> {
+    let mut admissions = x.cookies(&queue.admission_cookie);
+    let only = admissions.next().filter(|_| admissions.next().is_none())?;
+    let cookies = Cookies { admission: std::str::from_utf8(only).ok(), place: None };
+    let mut shown = x.conn.shown.borrow_mut();
+    match service.check_again(&queue.queue, cookies, x.client, &mut shown) {
+        Check::Admitted(admission) => Some(admission),
+        Check::Ask(_) => None,
+    }
 }
 
 /// Whether the queue stands in front of this request.

@@ -47,6 +47,7 @@ fn exchange(worker: &Rc<Worker>, method: &str, accept: &str) -> (Exchange, Rc<Si
         tls: false,
         local_port: 80,
         https_port: None,
+        shown: std::cell::RefCell::default(),
     };
     let mut head = RequestHead::default();
     let text = format!("{method} /a?b=1 HTTP/1.1\r\nHost: shop.test\r\nAccept: {accept}\r\n\r\n");
