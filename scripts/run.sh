@@ -23,8 +23,13 @@ fi
 "$corvus" sample-shop --listen 127.0.0.1:9000 &
 shop=$!
 trap 'kill "$shop" 2>/dev/null || true' EXIT
+sleep 1
+kill -0 "$shop" 2>/dev/null || fail "the sample shop needs 127.0.0.1:9000, and cannot have it"
 say "the sample shop of examples/shop.yaml; CONFIG=FILE takes another configuration"
 port="${CORVUS_HTTP##*:}"
 [ "$port" = 80 ] && url="http://localhost/" || url="http://localhost:$port/"
 echo "open $url  (two visitors at a time: a private window is another visitor)"
+export CORVUS_ACCESS_LOG="${CORVUS_ACCESS_LOG:-data/access.log}"
+mkdir -p data
+echo "one line for each request is in $CORVUS_ACCESS_LOG"
 "$corvus" serve --config examples/shop.yaml

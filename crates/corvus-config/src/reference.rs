@@ -12,7 +12,7 @@ pub fn markdown() -> String {
     let mut out = String::from(
         "# The Document\n\n\
          Everything Corvus is told stands in one document, YAML or JSON. `corvus check FILE` reads \
-         one and names every fault with its line. Keys without a default must be given; a key that \
+         one and names every fault with its place. Keys without a default must be given; a key that \
          does not exist is a fault, never ignored.\n\n\
          In a file, `${NAME}` in a text becomes the value of that environment variable (capital \
          letters, digits and `_`; `$${NAME}` stays as it is), and `file:PATH` refers to a file \

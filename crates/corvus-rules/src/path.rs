@@ -113,7 +113,8 @@ pub fn prefix_matches(prefix: &str, path: &str) -> bool {
             return false;
         }
     }
-    matches!(rest.next(), None | Some('/'))
+    // Servers on Windows drop dots and spaces at the end of a name: `/sale.` is `/sale` there.
+    matches!(rest.find(|c| !matches!(c, '.' | ' ')), None | Some('/'))
 }
 
 #[cfg(test)]
@@ -193,11 +194,14 @@ mod tests {
             "/sale%00x",
             "/./sale",
             "/s%61le",
+            "/sale.",
+            "/saLe%20",
+            "/sale. /x",
         ] {
             assert!(prefix_matches("/sale", path), "{path}");
             assert!(prefix_matches("/", path), "{path}");
         }
-        for path in ["/salesman", "/", "/x/sale", "/sal", "/sale/../x", "/sale-2"] {
+        for path in ["/salesman", "/", "/x/sale", "/sal", "/sale/../x", "/sale-2", "/sale.html"] {
             assert!(!prefix_matches("/sale", path), "{path}");
         }
         assert!(prefix_matches(&canonical_prefix("/Été/"), "/%C3%89T%C3%89/x"));

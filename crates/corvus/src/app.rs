@@ -73,6 +73,9 @@ impl App {
         // Before it is read: an edit in between is then seen as one.
         let stamp = config.source.stamp();
         let (document, snapshot) = config.source.load()?;
+        let listen = Listen { http: config.http, https: config.https, workers: config.workers };
+        let bound = corvus_proxy::bind(&listen)?;
+        let console = config.admin.map(bind_console).transpose()?;
         let lock = open_data(&config.data)?;
         let monitor = Arc::new(Monitor::new(&config.access_log).context("access log")?);
         let queue_dir = config.data.join("queue");
@@ -99,9 +102,6 @@ impl App {
         });
         report(&control.applier.apply(document, snapshot)?);
 
-        let listen = Listen { http: config.http, https: config.https, workers: config.workers };
-        let bound = corvus_proxy::bind(&listen)?;
-        let console = config.admin.map(bind_console).transpose()?;
         let admin = console.as_ref().and_then(|console| console.local_addr().ok());
         let (http, https) = (bound.http.clone(), bound.https.clone());
         let tls = server_config(resolver)?;
@@ -154,6 +154,7 @@ impl App {
             tracing::error!(%error, "the queues could not be saved");
         }
         self.control.monitor.close_log();
+        tracing::info!("stopped");
     }
 }
 
@@ -259,6 +260,7 @@ fn report(applied: &Applied) {
 /// Makes the data folder, proves that it can be written, and takes it for this process.
 fn open_data(data: &std::path::Path) -> anyhow::Result<fs::File> {
     let shown = data.display();
+    anyhow::ensure!(!data.is_file(), "the data folder {shown} is a file, not a folder");
     fs::create_dir_all(data).with_context(|| format!("the data folder {shown} cannot be made"))?;
     let lock = fs::OpenOptions::new()
         .create(true)

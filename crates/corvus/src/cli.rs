@@ -3,11 +3,17 @@
 mod address;
 mod serve;
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Args, Parser, Subcommand};
 
 pub use address::parse_address;
+use corvus_config::{Snapshot, snapshot::CertificateSource};
+use corvus_core::SystemClock;
 
 use crate::Source;
 
@@ -102,7 +108,7 @@ pub fn run(cli: Cli) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            print_error(&format!("{error:#}"));
+            print_note(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -110,11 +116,26 @@ pub fn run(cli: Cli) -> ExitCode {
 
 fn check(file: PathBuf) -> anyhow::Result<()> {
     let shown = file.display().to_string();
-    let (_, snapshot) = Source::File(file).load()?;
+    let (_, mut snapshot) = Source::File(file).load()?;
+    for warning in uploaded_certificates(&mut snapshot) {
+        print_note(&format!("warning: {warning}"));
+    }
     let hosts = counted(snapshot.hosts.len(), "proxy host");
     let queues = counted(snapshot.queues.len(), "access queue");
     print_line(&format!("{shown} is valid: {hosts}, {queues}"));
     Ok(())
+}
+
+/// What `serve` would say of the certificates that the document brings along. It would serve the
+/// other hosts all the same, so these are no errors.
+fn uploaded_certificates(snapshot: &mut Snapshot) -> Vec<String> {
+    // Self-signed ones are made when they are served, not by looking.
+    snapshot
+        .certificates
+        .retain(|certificate| matches!(certificate.source, CertificateSource::Upload { .. }));
+    let loaded = corvus_tls::load(snapshot, Path::new("."), &SystemClock::new());
+    let failures = loaded.failures.into_iter().map(|failure| failure.sentence);
+    failures.chain(loaded.warnings.into_iter().map(|warning| warning.sentence)).collect()
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -134,7 +155,8 @@ pub(crate) fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
-fn print_error(text: &str) {
+/// For people beside the output of the program.
+fn print_note(text: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

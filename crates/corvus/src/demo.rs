@@ -34,7 +34,7 @@ pub fn run(http: SocketAddr, visitors: usize) -> anyhow::Result<()> {
     runtime.block_on(async {
         let shop = shop::start(([127, 0, 0, 1], 0).into()).await.context("the sample shop")?;
         let app = start_gateway(http, shop, &folder.0)?;
-        let address = *app.http.first().context("no address to listen on")?;
+        let address = reachable(*app.http.first().context("no address to listen on")?);
         print_line(&format!(
             "A shop that three people may visit at once, at  http://{address}/\n\
              Open it in a browser (a second one, or a private window, is a second visitor);\n\
@@ -44,8 +44,10 @@ pub fn run(http: SocketAddr, visitors: usize) -> anyhow::Result<()> {
             tokio::spawn(visitor::live(number, address));
         }
         show(&app).await?;
+        tracing::subscriber::with_default(NoSubscriber::default(), || {
+            app.drain(Duration::from_secs(1));
+        });
         print_line("\nThe demo has ended; nothing is left behind.");
-        app.drain(Duration::from_secs(1));
         anyhow::Ok(())
     })
 }
@@ -54,37 +56,46 @@ pub fn run(http: SocketAddr, visitors: usize) -> anyhow::Result<()> {
 pub fn shop_alone(listen: SocketAddr) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let address =
-            shop::start(listen).await.with_context(|| format!("listening on {listen}"))?;
+        let address = shop::start(listen).await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                anyhow::anyhow!("{listen} is in use by another program")
+            }
+            _ => anyhow::anyhow!("{listen} cannot be listened on: {error}"),
+        })?;
         print_line(&format!("sample shop on http://{address}/"));
         stopped().await
     })
 }
 
-/// Tries the address; if somebody else has it, any free one.
+/// An address of this machine, for a listener on all of them.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    if listen.ip().is_unspecified() { ([127, 0, 0, 1], listen.port()).into() } else { listen }
+}
+
+/// Listens on the address; if somebody else has it, on any free one.
 fn start_gateway(http: SocketAddr, shop: SocketAddr, data: &Path) -> anyhow::Result<App> {
-    let start = |http: SocketAddr| {
-        let config = Config {
-            data: data.to_owned(),
-            source: Source::Text(DOCUMENT.replace("{{shop}}", &shop.to_string())),
-            http: vec![http],
-            https: Vec::new(),
-            admin: None,
-            workers: 1,
-            access_log: AccessLog::Off,
-        };
-        // What a gateway says at its start is for operators; the demo has words of its own.
-        tracing::subscriber::with_default(NoSubscriber::default(), || {
-            App::start(config, Arc::new(SystemClock::new()))
-        })
-    };
-    match start(http) {
-        Err(error) if error.downcast_ref::<corvus_proxy::StartError>().is_some() => {
-            print_line(&format!("{error:#}; taking a free port instead"));
-            start(SocketAddr::new(http.ip(), 0))
+    // Tried before anything is started: a gateway that starts again on the folder of another holds
+    // places for those who were inside.
+    let http = match corvus_proxy::bind_sockets(http, 1) {
+        Ok(_) => http,
+        Err(error) => {
+            print_line(&format!("{error}; taking a free port instead"));
+            SocketAddr::new(http.ip(), 0)
         }
-        result => result,
-    }
+    };
+    let config = Config {
+        data: data.to_owned(),
+        source: Source::Text(DOCUMENT.replace("{{shop}}", &shop.to_string())),
+        http: vec![http],
+        https: Vec::new(),
+        admin: None,
+        workers: 1,
+        access_log: AccessLog::Off,
+    };
+    // What a gateway says at its start is for operators; the demo has words of its own.
+    tracing::subscriber::with_default(NoSubscriber::default(), || {
+        App::start(config, Arc::new(SystemClock::new()))
+    })
 }
 
 /// One line a second with the state of the queue, until interrupted.

@@ -8,7 +8,7 @@ use corvus_monitor::AccessLog;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{ServeArgs, print_line};
+use super::{ServeArgs, print_note};
 use crate::{App, Config, Source};
 
 /// File descriptors asked for: each proxied request may hold two.
@@ -48,11 +48,12 @@ pub(super) fn serve(args: ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One line for each address, also when port 0 picked it.
+/// One line for each address, also when port 0 picked it. On standard error: standard output belongs
+/// to the access log, which programs read.
 fn announce(what: &str, addresses: &[SocketAddr]) {
     for address in addresses {
         let scheme = what.split(' ').next_back().unwrap_or(what);
-        print_line(&format!("listening on {scheme}://{address}{}", suffix(what)));
+        print_note(&format!("listening on {scheme}://{address}{}", suffix(what)));
     }
 }
 
