@@ -6,7 +6,7 @@
 //! Each law runs 256 random traces. `CORVUS_LAW_CASES=20000 cargo test --release -p corvus-queue
 //! contract::laws` makes a long run.
 
-mod laws;
+pub(crate) mod laws;
 mod model;
 mod stories;
 mod world;

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::op::{Answer, Op};
 
-fn config() -> Config {
+/// 256 cases, or as many as `CORVUS_LAW_CASES` says.
+pub(crate) fn config() -> Config {
     let cases = std::env::var("CORVUS_LAW_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(256);
     Config { cases, max_shrink_iters: 20_000, failure_persistence: None, ..Config::default() }
 }

@@ -191,7 +191,7 @@ fn the_proof_of_cookies_is_good_for_five_minutes() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(contract::laws::config())]
     /// Whatever an admitted browser does, in parallel and through streams: at most one call each
     /// `refresh`.
     #[test]
