@@ -426,7 +426,9 @@ impl QueueService {
     ) -> Result<(Reply, crate::op::Answer), StoreError> {
         let reply = self.call_once(view, ops).await?;
         let answer = reply.answers.first().copied().unwrap_or(crate::op::Answer::Done);
-        let mut more = reply.more;
+        // A slot that was just given back goes to the next in line at once, not with the next tick.
+        let freed = ops.iter().any(|op| matches!(op, Op::Release { .. }));
+        let mut more = reply.more || freed;
         for _ in 0..MORE_PASSES {
             if !more {
                 break;

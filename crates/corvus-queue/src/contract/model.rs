@@ -408,7 +408,6 @@ impl Model {
                 self.queue.remove(&sid);
                 self.seen.remove(&sid);
                 self.left.insert(sid, admission.map_or(now, |a| now.max(a.issued_ms)));
-                *more |= self.promote(now);
                 Answer::Done
             }
             Op::Flush => {
