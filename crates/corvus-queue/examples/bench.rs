@@ -15,7 +15,10 @@ use corvus_core::{
     Clock, Id, SystemClock,
     token::{Admission, Sid, SigningKey, SigningKeys},
 };
-use corvus_queue::{Engine, KeyStore, op::Op};
+use corvus_queue::{
+    Engine, KeyStore,
+    op::{Caller, Op},
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let waiting: usize = match std::env::args().nth(1) {
@@ -81,7 +84,7 @@ impl Bench {
         let start = self.clock.mono_us();
         let mut report = None;
         for chunk in ops.chunks(batch) {
-            let reply = engine.call(&self.id, report, chunk).await?;
+            let reply = engine.call(&self.id, Caller { gateway: 1, report }, chunk).await?;
             report = Some(reply.report());
             black_box(&reply.answers);
         }
@@ -112,7 +115,7 @@ async fn in_memory(bench: &Bench, waiting: usize) -> Result<(), Box<dyn std::err
     engine.configure(&[bench.queue(u64::MAX)]);
     let inside = waiting / 2;
     for _ in 0..=waiting / 1_000 {
-        engine.call(&bench.id, None, &[]).await?;
+        engine.call(&bench.id, Caller::new(1), &[]).await?;
     }
     let now_ms = bench.clock.wall_ms();
     let heartbeats: Vec<Op> = sids[..inside]

@@ -18,13 +18,13 @@ use corvus_core::{Id, token::Sid};
 
 use self::model::Model;
 use crate::{
-    op::{Op, Reply, Report},
+    op::{Caller, Op, Reply},
     room::Room,
 };
 
 /// A queue store under test. Times are the store's own.
 pub(crate) trait Store: Sized {
-    fn call(&mut self, now: u64, report: Option<Report>, ops: &[Op]) -> Reply;
+    fn call(&mut self, now: u64, caller: Caller, ops: &[Op]) -> Reply;
     fn configure(&mut self, now: u64, settings: QueueSettings);
     /// Loses everything but the settings.
     fn wipe(&mut self);
@@ -65,9 +65,9 @@ impl Pair {
 }
 
 impl Store for Pair {
-    fn call(&mut self, now: u64, report: Option<Report>, ops: &[Op]) -> Reply {
-        let reply = self.room.call(now, report, ops);
-        assert_eq!(reply, self.model.call(now, report, ops), "room, model; {ops:?} at {now}");
+    fn call(&mut self, now: u64, caller: Caller, ops: &[Op]) -> Reply {
+        let reply = self.room.call(now, caller, ops);
+        assert_eq!(reply, self.model.call(now, caller, ops), "room, model; {ops:?} at {now}");
         assert_eq!(self.room.peek(now), self.model.peek(now), "room, model; {ops:?} at {now}");
         self.room.check_counts();
         reply

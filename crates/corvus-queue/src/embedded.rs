@@ -19,7 +19,7 @@ use foldhash::HashMap;
 
 use self::saver::Saver;
 use crate::{
-    op::{Op, Reply, Report, Stats, StoreError},
+    op::{Caller, Op, Reply, Stats, StoreError},
     room::{Deferred, Room},
 };
 
@@ -142,17 +142,12 @@ impl Embedded {
     }
 
     /// One call: a pass, then `ops` in order.
-    pub fn call(
-        &self,
-        queue: &Id,
-        report: Option<Report>,
-        ops: &[Op],
-    ) -> Result<Reply, StoreError> {
+    pub fn call(&self, queue: &Id, caller: Caller, ops: &[Op]) -> Result<Reply, StoreError> {
         let rooms = self.rooms.load();
         let shared = rooms.get(queue).ok_or_else(|| StoreError::UnknownQueue(queue.to_string()))?;
         let mut room = shared.lock();
         // Read under the lock: calls see times in the order in which they happen.
-        Ok(room.call(self.clock.wall_ms(), report, ops))
+        Ok(room.call(self.clock.wall_ms(), caller, ops))
     }
 
     /// Numbers of a queue, without a pass.

@@ -17,6 +17,7 @@ mod limits;
 mod view;
 
 use std::{
+    hash::{BuildHasher, RandomState},
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -34,7 +35,7 @@ use crate::{
     embedded::{JournalError, Notice},
     engine::Engine,
     keys::{KeyError, KeyStore},
-    op::{Op, Reply, Stats, StoreError},
+    op::{Caller, Op, Reply, Stats, StoreError},
 };
 
 /// A token may seem to come from this far in the future: replies cross on the network.
@@ -55,6 +56,8 @@ pub struct QueueService {
     views: ArcSwap<HashMap<Id, Arc<View>>>,
     configuring: Mutex<()>,
     breaker: Breaker,
+    /// This process, to a store that several call.
+    gateway: u64,
 }
 
 /// The two cookies of a queue, as the request has them.
@@ -188,6 +191,7 @@ impl QueueService {
             views: ArcSwap::default(),
             configuring: Mutex::new(()),
             breaker: Breaker::default(),
+            gateway: RandomState::new().hash_one(()),
         }
     }
 
@@ -426,9 +430,7 @@ impl QueueService {
     ) -> Result<(Reply, crate::op::Answer), StoreError> {
         let reply = self.call_once(view, ops).await?;
         let answer = reply.answers.first().copied().unwrap_or(crate::op::Answer::Done);
-        // A slot that was just given back goes to the next in line at once, not with the next tick.
-        let freed = ops.iter().any(|op| matches!(op, Op::Release { .. }));
-        let mut more = reply.more || freed;
+        let mut more = reply.more;
         for _ in 0..MORE_PASSES {
             if !more {
                 break;
@@ -442,7 +444,8 @@ impl QueueService {
         if !self.breaker.allows(self.clock.mono_ms()) {
             return Err(StoreError::Unreachable("it failed moments ago".into()));
         }
-        let result = self.engine.call(&view.id, view.report(), ops).await;
+        let caller = Caller { gateway: self.gateway, report: view.report() };
+        let result = self.engine.call(&view.id, caller, ops).await;
         let mono = self.clock.mono_ms();
         match &result {
             Ok(reply) => {

@@ -38,6 +38,22 @@ pub enum Op {
     Stats,
 }
 
+/// Who calls, and what it was told last.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Caller {
+    /// The calling process: a number of its own, drawn at start.
+    pub gateway: u64,
+    /// Of its latest reply for this queue; `None`: it had none yet.
+    pub report: Option<Report>,
+}
+
+impl Caller {
+    /// A gateway that was told nothing yet.
+    pub const fn new(gateway: u64) -> Self {
+        Self { gateway, report: None }
+    }
+}
+
 /// What a gateway remembers of its latest reply, sent with its next call: how a store that lost
 /// its state, or an older copy of it that took over, learns what it lost.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -3,6 +3,7 @@
 //! A pure state machine: the time comes in with each call, nothing goes out but the reply. It
 //! follows the queue specification to the letter; section numbers in comments are that page's.
 
+mod callers;
 mod deadlines;
 mod draw;
 mod line;
@@ -14,12 +15,12 @@ mod table;
 
 use corvus_config::snapshot::{Method, QueueSettings};
 
-use self::{deadlines::Deadlines, line::Line, save::Changes, table::Table};
+use self::{callers::Callers, deadlines::Deadlines, line::Line, save::Changes, table::Table};
 #[cfg(not(test))]
 use self::{draw::Draw, pace::Pace};
 #[cfg(test)]
 pub(crate) use self::{draw::Draw, pace::Pace};
-use crate::op::{Answer, Op, Reply, Report, Stats, WAIT_BUCKETS_S};
+use crate::op::{Answer, Caller, Op, Reply, Stats, WAIT_BUCKETS_S};
 
 pub use self::{
     pace::{eta_ms, poll_ms},
@@ -55,6 +56,7 @@ pub struct Room {
     vars: Vars,
     pace: Pace,
     totals: Totals,
+    callers: Callers,
     /// No other gateway can have survived what this engine did not: no epoch wait.
     lone: bool,
     /// Just loaded from its own saved state: its first pass is one after a gap.
@@ -141,6 +143,7 @@ impl Room {
             vars: Vars { cfg: 1, ..Vars::default() },
             pace: Pace::default(),
             totals: Totals::default(),
+            callers: Callers::default(),
             lone,
             restored: false,
             changes: None,
@@ -191,9 +194,9 @@ impl Room {
         self.order != wanted
     }
 
-    /// One call: a pass, then `ops` in order. `report`: from the calling gateway's latest reply.
-    pub fn call(&mut self, now_ms: u64, report: Option<Report>, ops: &[Op]) -> Reply {
-        let mut more = self.pass(now_ms, report);
+    /// One call: a pass, then `ops` in order.
+    pub fn call(&mut self, now_ms: u64, caller: Caller, ops: &[Op]) -> Reply {
+        let mut more = self.pass(now_ms, caller);
         let answers: Vec<Answer> = ops.iter().map(|op| self.apply(now_ms, op, &mut more)).collect();
         Reply {
             now_ms,

@@ -8,7 +8,7 @@ use corvus_core::token::{Admission, Place, Sid, Ticket};
 
 use super::{Peek, Store};
 use crate::{
-    op::{Answer, Op, Reply, Report, Stats, Waiting},
+    op::{Answer, Caller, Op, Reply, Stats, Waiting},
     room::{Draw, Pace, eta_ms, poll_ms},
 };
 
@@ -28,6 +28,8 @@ pub(crate) struct Model {
     at: u64,
     born: Option<u64>,
     n: u64,
+    /// Gateway -> `n` of its latest call.
+    callers: BTreeMap<u64, u64>,
     last_pass: u64,
     gap_from: u64,
     resumed_at: u64,
@@ -60,6 +62,7 @@ impl Model {
             at: 0,
             born: None,
             n: 0,
+            callers: BTreeMap::new(),
             last_pass: 0,
             gap_from: 0,
             resumed_at: 0,
@@ -109,7 +112,7 @@ impl Model {
         self.queue.iter().min_by_key(|(sid, ticket)| (**ticket, **sid)).map(|(sid, _)| *sid)
     }
 
-    fn pass(&mut self, now: u64, report: Option<Report>) -> bool {
+    fn pass(&mut self, now: u64, caller: Caller) -> bool {
         if self.born.is_none() {
             self.born = Some(now);
             (self.tokens, self.at, self.n, self.last_pass) = (0.0, now, 0, now);
@@ -126,16 +129,18 @@ impl Model {
         }
         self.last_pass = now;
         self.n += 1;
-        if let Some(report) = report {
+        let told = self.callers.insert(caller.gateway, self.n).unwrap_or(0);
+        if let Some(report) = caller.report {
             let ours = Some(report.born_ms) == self.born;
-            // What exceeds the count before this call, which is counted already.
-            if !ours || report.n >= self.n {
+            if !ours || report.n > told {
                 self.owed = self.owed.max(report.claimed.saturating_sub(self.claimed()));
                 self.owed_until = now + self.s.active_ttl_ms;
             }
-            if ours && report.n >= self.n {
+            if ours && report.n > told {
                 self.extend(now, before);
-                (self.resumed_at, self.tokens, self.at, self.n) = (now, 0.0, now, report.n + 1);
+                (self.resumed_at, self.tokens, self.at) = (now, 0.0, now);
+                self.n = self.n.max(report.n + 1);
+                self.callers.insert(caller.gateway, self.n);
             }
         }
         if let Some(rate) = self.s.rate {
@@ -408,6 +413,7 @@ impl Model {
                 self.queue.remove(&sid);
                 self.seen.remove(&sid);
                 self.left.insert(sid, admission.map_or(now, |a| now.max(a.issued_ms)));
+                *more |= self.promote(now);
                 Answer::Done
             }
             Op::Flush => {
@@ -431,8 +437,8 @@ impl Model {
 }
 
 impl Store for Model {
-    fn call(&mut self, now: u64, report: Option<Report>, ops: &[Op]) -> Reply {
-        let mut more = self.pass(now, report);
+    fn call(&mut self, now: u64, caller: Caller, ops: &[Op]) -> Reply {
+        let mut more = self.pass(now, caller);
         let answers = ops.iter().map(|op| self.apply(now, op, &mut more)).collect();
         Reply {
             now_ms: now,

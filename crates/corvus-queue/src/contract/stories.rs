@@ -8,7 +8,7 @@ use super::{
     Pair, Store, settings, sid, with_rate,
     world::{START, Step, World},
 };
-use crate::op::{Answer, Op};
+use crate::op::{Answer, Caller, Op};
 
 fn world(settings: QueueSettings, visitors: usize, gateways: usize) -> World<Pair> {
     let mut world = World::new(Pair::new(&settings), settings, visitors, gateways);
@@ -268,7 +268,11 @@ fn s15_two_thousand_five_hundred_dead_ahead_of_one_live() {
     let mut w = world(settings(0), 2_501, 1);
     w.calls.clear();
     for v in 0..2_500 {
-        w.store.call(w.now(), None, &[Op::Enter { sid: sid(v), place: None, join: true }]);
+        w.store.call(
+            w.now(),
+            Caller::new(9),
+            &[Op::Enter { sid: sid(v), place: None, join: true }],
+        );
     }
     w.enter(2_500, 0);
     // Its check-ins alone keep it alive.
@@ -300,7 +304,7 @@ fn w1_a_grant_outlives_the_told_poll_interval() {
     let mut w = world(QueueSettings { grant_ttl_ms: 10_000, ..settings(0) }, 3_000, 1);
     for v in 0..3_000 {
         let op = Op::Enter { sid: sid(v), place: None, join: true };
-        w.store.call(w.now(), None, &[op]);
+        w.store.call(w.now(), Caller::new(9), &[op]);
     }
     let Some(Answer::Waiting(last)) = w.enter(2_999, 0) else { panic!() };
     assert!(last.poll_ms > 10_000, "told to come after the bare grant would be gone");
@@ -330,7 +334,7 @@ fn w3_a_thousand_dead_ahead_of_one_live_cost_one_pass() {
     let mut w = world(settings(0), 1_001, 1);
     for v in 0..1_000 {
         let op = Op::Enter { sid: sid(v), place: None, join: true };
-        w.store.call(w.now(), None, &[op]);
+        w.store.call(w.now(), Caller::new(9), &[op]);
     }
     // All are due within 10 s of here, and dead 120 s later; nobody reaps in between.
     w.wait(100_000);
@@ -421,8 +425,11 @@ fn a_place_of_another_session_is_ignored() {
     w.enter(0, 0);
     let stolen = Place { ticket: Ticket::Number(1), ..w.visitors[0].place.unwrap() };
     let mut room = crate::room::Room::new(settings(0), [0; 16], true);
-    room.call(START, None, &[Op::Enter { sid: sid(1), place: None, join: true }]);
-    let reply =
-        room.call(START + 1, None, &[Op::Enter { sid: sid(2), place: Some(stolen), join: true }]);
+    room.call(START, Caller::new(9), &[Op::Enter { sid: sid(1), place: None, join: true }]);
+    let reply = room.call(
+        START + 1,
+        Caller::new(9),
+        &[Op::Enter { sid: sid(2), place: Some(stolen), join: true }],
+    );
     assert!(matches!(reply.answers[0], Answer::Waiting(w) if w.rank == Some(2)));
 }

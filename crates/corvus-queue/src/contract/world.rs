@@ -7,7 +7,7 @@ use corvus_core::token::{Admission, Place, Sid, Ticket};
 use proptest::prelude::*;
 
 use super::{Peek, Store, sid};
-use crate::op::{Answer, Op, Reply, Report};
+use crate::op::{Answer, Caller, Op, Reply, Report};
 
 /// The store's clock shows this when a trace begins.
 pub(crate) const START: u64 = 1_800_000_000_000;
@@ -70,14 +70,6 @@ impl Call {
         self.after.admitted - self.before.admitted
     }
 
-    /// Grants that this call turned into claims.
-    pub(crate) fn claims(&self) -> u64 {
-        let granted = |sid: &&Sid| self.before.seen.contains_key(sid);
-        let claimed =
-            |sid: &&Sid| self.after.active.contains_key(sid) && !self.after.seen.contains_key(sid);
-        self.before.active.keys().filter(granted).filter(claimed).count() as u64
-    }
-
     /// Whether the operation put a session back, whatever the capacity.
     pub(crate) fn put_back(&self) -> bool {
         let Some(Op::Heartbeat { admission, .. } | Op::Poll { admission: Some(admission), .. }) =
@@ -127,10 +119,14 @@ impl<S: Store> World<S> {
         self.time.saturating_add_signed(self.gateways[g].offset)
     }
 
+    pub(crate) fn caller(&self, g: usize) -> Caller {
+        Caller { gateway: g as u64, report: self.gateways[g].report }
+    }
+
     pub(crate) fn call(&mut self, g: usize, op: Option<Op>) -> Reply {
         let now = self.now();
         let before = self.store.peek(now);
-        let reply = self.store.call(now, self.gateways[g].report, op.as_slice());
+        let reply = self.store.call(now, self.caller(g), op.as_slice());
         let after = self.store.peek(now);
         let gateway = &mut self.gateways[g];
         gateway.report = Some(reply.report());

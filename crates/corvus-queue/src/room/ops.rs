@@ -14,7 +14,13 @@ impl Room {
             Op::Heartbeat { admission, place, join } => {
                 self.heartbeat(now, admission, place, join, more)
             }
-            Op::Release { sid, admission } => self.release(now, sid, admission),
+            Op::Release { sid, admission } => {
+                let answer = self.release(now, sid, admission);
+                // The slot goes to the next in line in the same call: whoever looks never sees it
+                // free while people wait.
+                *more |= !self.promote(now);
+                answer
+            }
             Op::Flush => self.flush(now),
             Op::ReleaseAll => self.release_all(now),
             Op::Stats => Answer::Stats(self.stats(now)),

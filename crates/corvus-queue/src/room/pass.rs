@@ -1,11 +1,11 @@
 //! The pass: what every call begins with, and each gateway does once a second (section 4).
 
 use super::{GAP_MS, PASS_BOUND, RESUME_GRACE_MS, Room};
-use crate::op::Report;
+use crate::op::Caller;
 
 impl Room {
     /// Steps 1 to 7. True: stopped at a bound with work left.
-    pub(super) fn pass(&mut self, now: u64, report: Option<Report>) -> bool {
+    pub(super) fn pass(&mut self, now: u64, caller: Caller) -> bool {
         let new = self.vars.born == 0;
         if new {
             self.vars.born = now;
@@ -19,7 +19,7 @@ impl Room {
             self.vars.owed = 0;
         }
         let last_pass = self.note_gap(now);
-        self.note_loss(now, last_pass, report);
+        self.note_loss(now, last_pass, caller);
         self.refill(now);
         self.pace.advance(now);
         self.purge(now);
@@ -73,11 +73,11 @@ impl Room {
     }
 
     /// A gateway remembers more than this state does: hold places for those who were lost.
-    fn note_loss(&mut self, now: u64, last_pass: u64, report: Option<Report>) {
-        let Some(report) = report else { return };
+    fn note_loss(&mut self, now: u64, last_pass: u64, caller: Caller) {
+        let told = self.callers.note(caller.gateway, self.vars.n);
+        let Some(report) = caller.report else { return };
         let ours = report.born_ms == self.vars.born;
-        // This call is counted already: with nothing lost, the report is at most the count before it.
-        let behind = ours && report.n >= self.vars.n;
+        let behind = ours && report.n > told;
         if ours && !behind {
             return;
         }
@@ -87,7 +87,8 @@ impl Room {
             self.vars.resumed_at = now;
             self.vars.tokens = 0.0;
             self.vars.at = now;
-            self.vars.n = report.n + 1;
+            self.vars.n = self.vars.n.max(report.n + 1);
+            self.callers.note(caller.gateway, self.vars.n);
             self.extend_claimed(now, last_pass);
         }
     }
