@@ -1,5 +1,6 @@
 //! The engine for several gateways: one script on a Valkey or Redis server that all of them call.
 
+pub(crate) mod level;
 pub(crate) mod script;
 
-pub use script::Level;
+pub use self::level::Level;
