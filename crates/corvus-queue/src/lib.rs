@@ -14,6 +14,7 @@ pub mod gate;
 pub mod keys;
 pub mod op;
 pub mod room;
+pub mod valkey;
 
 #[cfg(test)]
 mod contract;

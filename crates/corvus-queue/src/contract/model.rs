@@ -437,6 +437,10 @@ impl Model {
 }
 
 impl Store for Model {
+    fn open(settings: &QueueSettings) -> Self {
+        Self::new(settings.clone(), super::DRAW_KEY)
+    }
+
     fn call(&mut self, now: u64, caller: Caller, ops: &[Op]) -> Reply {
         let mut more = self.pass(now, caller);
         let answers = ops.iter().map(|op| self.apply(now, op, &mut more)).collect();
