@@ -54,7 +54,7 @@ pub(crate) struct Call<'a> {
 /// The store answered something that the script never says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the queue script gave an answer that cannot be read")]
-pub struct Malformed;
+pub(crate) struct Malformed;
 
 /// The keys of `queue`, in the order of the script's KEYS. One hash tag: one slot of a Cluster.
 pub(crate) fn keys(queue: &Id) -> [String; 6] {
