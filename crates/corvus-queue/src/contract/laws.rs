@@ -3,7 +3,9 @@
 use proptest::{prelude::*, test_runner::Config};
 
 use super::{
-    Pair, Peek, Store, settings, sid, with_rate,
+    Pair, Peek, Store, settings, sid,
+    tape::{self, Taped},
+    with_rate,
     world::{Call, GATEWAYS, START, Step, VISITORS, World, calm, live, wild},
 };
 use crate::op::{Answer, Op};
@@ -381,6 +383,8 @@ macro_rules! laws_on {
 }
 
 laws_on!(embedded, Pair);
+laws_on!(valkey, Taped<tape::Valkey>);
+laws_on!(redis, Taped<tape::Redis>);
 
 proptest! {
     #![proptest_config(config())]

@@ -249,7 +249,7 @@ impl Model {
     }
 
     fn good_place(&self, now: u64, sid: Sid, place: Option<Place>) -> Option<u64> {
-        let place = place?;
+        let place = place.filter(|place| place.sid == sid)?;
         let end = place.due_ms + self.s.queue_ttl_ms;
         let fresh = now <= end
             || (now <= self.resumed_at + 30_000 + self.s.queue_ttl_ms && end >= self.gap_from);

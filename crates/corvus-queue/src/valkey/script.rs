@@ -4,8 +4,6 @@
 //! are microseconds: good to the year 2255): one argument for each operation and one string as the
 //! answer cost the server less than the words of the protocol would.
 
-use std::fmt::Write as _;
-
 use corvus_config::snapshot::{Method, QueueSettings, Rate};
 use corvus_core::{
     Id,
@@ -174,11 +172,7 @@ impl Record {
         let mut out = Vec::with_capacity(1 + Sid::TEXT_LEN + 8 * 8);
         out.push(kind);
         match self.sid {
-            Some(sid) => {
-                let mut text = String::with_capacity(Sid::TEXT_LEN);
-                let _ = write!(text, "{sid}");
-                out.extend_from_slice(text.as_bytes());
-            }
+            Some(sid) => out.extend_from_slice(&sid.text()),
             None => out.extend_from_slice(&[b'-'; Sid::TEXT_LEN]),
         }
         let (random, lot) = self.lots.unwrap_or_default();
