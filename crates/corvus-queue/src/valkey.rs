@@ -157,3 +157,6 @@ impl Room {
         self.setup.store(Arc::new(Setup { settings, draw, level }));
     }
 }
+
+#[cfg(test)]
+mod tests;
