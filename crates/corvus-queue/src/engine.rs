@@ -36,7 +36,8 @@ impl Engine {
         clock: Arc<dyn Clock>,
         keys: &KeyStore,
     ) -> Result<Self, OpenError> {
-        Ok(Self::Embedded(Embedded::open(dir, clock, keys.draw_key(), keys.are_new())?))
+        let draw_key = keys.draw_key().ok_or(KeyError::NoneYet)?;
+        Ok(Self::Embedded(Embedded::open(dir, clock, draw_key, keys.are_new())?))
     }
 
     /// Takes the settings of `queues`; returns what of them does not hold yet.

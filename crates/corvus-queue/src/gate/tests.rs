@@ -1,4 +1,5 @@
 mod cookies;
+mod keys;
 
 use std::{
     pin::pin,
@@ -56,10 +57,14 @@ struct Browser {
 
 impl Site {
     fn new(queue: Arc<Queue>) -> Self {
+        Self::with_keys(queue, Arc::new(KeyStore::open(None).unwrap()))
+    }
+
+    fn with_keys(queue: Arc<Queue>, keys: Arc<KeyStore>) -> Self {
         let clock = FakeClock::new(1_800_000_000_000);
-        let keys = KeyStore::open(None).unwrap();
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
-        let inner = Embedded::open(None, Arc::clone(&shared), keys.draw_key(), true).unwrap();
+        let draw_key = keys.draw_key().unwrap_or([1; 16]);
+        let inner = Embedded::open(None, Arc::clone(&shared), draw_key, true).unwrap();
         let service = QueueService::new(Engine::Faulty(Faulty::new(inner)), keys, shared);
         assert_eq!(service.configure(std::slice::from_ref(&queue)), []);
         now(service.tick());
