@@ -1,5 +1,5 @@
 //! L0: the words every other crate speaks. Ids, addresses, time, verdicts and the events made of
-//! them, and signed tokens.
+//! them, signed tokens, and what gateways share.
 //!
 //! Pure: no sockets, no files, no clock but [`clock::Clock`], no randomness but an injected source.
 
@@ -7,6 +7,7 @@ pub mod addr;
 pub mod clock;
 pub mod event;
 pub mod id;
+pub mod shared;
 pub mod token;
 pub mod verdict;
 
@@ -14,4 +15,5 @@ pub use addr::{ClientIp, PeerAddr};
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use event::Event;
 pub use id::{Id, IdError};
+pub use shared::{LocalShared, SharedError, SharedStore};
 pub use verdict::{Reason, Stage, Verdict};

@@ -191,9 +191,12 @@ fn padded(secret: &[u8; 32]) -> [u8; 64] {
     block
 }
 
-/// The secrets of a gateway: new tokens are signed with `current`, tokens of either are believed.
+/// The secrets of a gateway: new tokens are signed with `current`, tokens of any are believed.
 #[derive(Clone, Debug)]
 pub struct SigningKeys {
+    /// Will sign soon, and signs already at a gateway that heard of it first: of several gateways
+    /// nobody signs with a key that another one does not know.
+    pub next: Option<SigningKey>,
     pub current: SigningKey,
     pub previous: Option<SigningKey>,
 }
@@ -302,6 +305,7 @@ impl SigningKeys {
         }
         let key = std::iter::once(&self.current)
             .chain(&self.previous)
+            .chain(&self.next)
             .find(|key| key.id == kid)
             .ok_or(TokenError::UnknownKey)?;
         if mac_text.len() != MAC_LEN {

@@ -156,7 +156,7 @@ async fn saved(bench: &Bench, waiting: usize) -> Result<(), Box<dyn std::error::
 
 fn tokens(bench: &Bench) {
     const ROUNDS: u32 = 500_000;
-    let keys = SigningKeys { current: SigningKey::new(&[7; 32]), previous: None };
+    let keys = SigningKeys { next: None, current: SigningKey::new(&[7; 32]), previous: None };
     let admission = Admission {
         sid: Sid::from_bytes([9; 16]),
         issued_ms: 1_700_000_000_000,

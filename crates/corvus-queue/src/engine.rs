@@ -9,12 +9,15 @@ use crate::{
     embedded::{Embedded, JournalError, Notice},
     keys::{KeyError, KeyStore},
     op::{Op, Reply, Stats, StoreError},
+    valkey::{Address, StartError, Valkey},
 };
 
 /// Where queues live.
 pub enum Engine {
     /// In this process.
     Embedded(Embedded),
+    /// On a server that several gateways share.
+    Valkey(Valkey),
     /// An embedded one that can be made to fail.
     #[cfg(test)]
     Faulty(crate::faulty::Faulty),
@@ -27,6 +30,8 @@ pub enum OpenError {
     Keys(#[from] KeyError),
     #[error("access queues: {0}")]
     State(#[from] JournalError),
+    #[error("access queues: {0}")]
+    Store(#[from] StartError),
 }
 
 impl Engine {
@@ -36,23 +41,39 @@ impl Engine {
         clock: Arc<dyn Clock>,
         keys: &KeyStore,
     ) -> Result<Self, OpenError> {
-        Ok(Self::Embedded(Embedded::open(dir, clock, keys.draw_key(), keys.are_new())?))
+        let draw_key = keys.draw_key().ok_or(KeyError::NoneYet)?;
+        Ok(Self::Embedded(Embedded::open(dir, clock, draw_key, keys.are_new())?))
+    }
+
+    /// The store at `address`; `dir` keeps what has to outlive this process. `keys` are from
+    /// [`KeyStore::open_shared`].
+    pub fn valkey(
+        address: Address,
+        dir: Option<&Path>,
+        clock: Arc<dyn Clock>,
+        keys: Arc<KeyStore>,
+    ) -> Result<Self, OpenError> {
+        Ok(Self::Valkey(Valkey::start(address, dir, keys, clock)?))
     }
 
     /// Takes the settings of `queues`; returns what of them does not hold yet.
     pub fn configure(&self, queues: &[Arc<Queue>]) -> Vec<Notice> {
         match self {
             Self::Embedded(engine) => engine.configure(queues),
+            Self::Valkey(engine) => {
+                engine.configure(queues);
+                Vec::new()
+            }
             #[cfg(test)]
             Self::Faulty(engine) => engine.inner.configure(queues),
         }
     }
 
     /// One call: a pass over `queue`, then `ops` in order.
-    #[expect(clippy::unused_async, reason = "an engine across the network waits here")]
     pub async fn call(&self, queue: &Id, ops: &[Op]) -> Result<Reply, StoreError> {
         match self {
             Self::Embedded(engine) => engine.call(queue, ops),
+            Self::Valkey(engine) => engine.call(queue, ops).await,
             #[cfg(test)]
             Self::Faulty(engine) => engine.call(queue, ops),
         }
@@ -62,6 +83,7 @@ impl Engine {
     pub fn stats(&self, queue: &Id) -> Option<Stats> {
         match self {
             Self::Embedded(engine) => engine.stats(queue),
+            Self::Valkey(engine) => engine.stats(queue),
             #[cfg(test)]
             Self::Faulty(engine) => engine.inner.stats(queue),
         }
@@ -71,6 +93,8 @@ impl Engine {
     pub fn save(&self) -> Result<(), JournalError> {
         match self {
             Self::Embedded(engine) => engine.save(),
+            // Its state is the store's.
+            Self::Valkey(_) => Ok(()),
             #[cfg(test)]
             Self::Faulty(engine) => engine.inner.save(),
         }

@@ -13,6 +13,7 @@
 
 mod breaker;
 mod decide;
+mod judge;
 mod limits;
 mod view;
 
@@ -25,15 +26,16 @@ use arc_swap::ArcSwap;
 use corvus_config::snapshot::Queue;
 use corvus_core::{
     ClientIp, Clock, Id,
-    token::{Admission, Place, Sid, SigningKeys, Ticket},
+    token::{Admission, Place, Sid, SigningKeys, Ticket, TokenError},
 };
 use foldhash::HashMap;
+use futures_util::future::join_all;
 
 use self::view::View;
 use crate::{
     embedded::{JournalError, Notice},
     engine::Engine,
-    keys::{KeyError, KeyStore},
+    keys::{KeyError, KeyStore, ShareError},
     op::{Op, Reply, Stats, StoreError},
 };
 
@@ -50,7 +52,7 @@ const TICK_PASSES: usize = 10_000;
 /// All access queues of this gateway.
 pub struct QueueService {
     engine: Engine,
-    keys: KeyStore,
+    keys: Arc<KeyStore>,
     clock: Arc<dyn Clock>,
     views: ArcSwap<HashMap<Id, Arc<View>>>,
     configuring: Mutex<()>,
@@ -65,6 +67,15 @@ pub struct Cookies<'a> {
     pub place: Option<&'a str>,
 }
 
+/// Why keys are not rotated.
+#[derive(Debug, thiserror::Error)]
+pub enum RotateError {
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    #[error(transparent)]
+    Share(#[from] ShareError),
+}
+
 /// An admission whose signature was found good; see [`QueueService::check_again`].
 #[derive(Debug)]
 pub struct Shown {
@@ -76,7 +87,7 @@ pub struct Shown {
 }
 
 /// What [`QueueService::check`] found.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Check {
     /// A young admission: pass. Kept for [`QueueService::keep_alive`] and `release`.
     Admitted(Admission),
@@ -85,7 +96,7 @@ pub enum Check {
 }
 
 /// A client and what its cookies prove.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Visitor {
     ip: ClientIp,
     /// Signed by us; it may have run out.
@@ -95,6 +106,8 @@ pub struct Visitor {
     /// Which cookies there were, believed or not.
     had_admission: bool,
     had_place: bool,
+    /// Cookies signed by a key that we do not hold.
+    unknown: Option<Box<judge::Unknown>>,
 }
 
 impl Visitor {
@@ -179,8 +192,14 @@ pub struct Standing {
 }
 
 impl QueueService {
-    pub fn new(engine: Engine, keys: KeyStore, clock: Arc<dyn Clock>) -> Self {
-        Self { engine, keys, clock, views: ArcSwap::default(), configuring: Mutex::new(()) }
+    pub fn new(engine: Engine, keys: impl Into<Arc<KeyStore>>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            engine,
+            keys: keys.into(),
+            clock,
+            views: ArcSwap::default(),
+            configuring: Mutex::new(()),
+        }
     }
 
     /// Takes the queues of a new Snapshot; returns what of their settings does not hold yet. Call
@@ -200,117 +219,21 @@ impl QueueService {
     /// One pass over every queue, so that slots free themselves while nobody calls. Once a second.
     pub async fn tick(&self) {
         let views = self.views.load_full();
-        for view in views.values() {
-            for _ in 0..TICK_PASSES {
-                match self.call_once(view, &[]).await {
-                    Ok(reply) if reply.more => {}
-                    Ok(_) => break,
-                    Err(error) => {
-                        tracing::debug!(queue = %view.id, %error, "no pass");
-                        break;
-                    }
+        // At once: a queue whose store is away holds up no other.
+        join_all(views.values().map(|view| self.pass(view))).await;
+    }
+
+    async fn pass(&self, view: &View) {
+        for _ in 0..TICK_PASSES {
+            match self.call_once(view, &[Op::Stats]).await {
+                Ok(reply) if reply.more => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::debug!(queue = %view.id, %error, "no pass");
+                    break;
                 }
             }
         }
-    }
-
-    /// Judges the cookies of a request to `queue`. Allocates nothing and takes no lock.
-    pub fn check(&self, queue: &Queue, cookies: Cookies<'_>, ip: ClientIp) -> Check {
-        self.check_again(queue, cookies, ip, &mut None)
-    }
-
-    /// The same for a connection that remembers the admission it last showed: a browser sends one
-    /// cookie with each of its requests, and the signature of the same text under the same key is
-    /// not computed twice. Whether the admission is still young is asked each time.
-    pub fn check_again(
-        &self,
-        queue: &Queue,
-        cookies: Cookies<'_>,
-        ip: ClientIp,
-        shown: &mut Option<Shown>,
-    ) -> Check {
-        let id = queue.settings.id.as_str();
-        let network = network(queue, ip);
-        let keys = self.keys.load();
-        let admission = cookies.admission.and_then(|text| {
-            let known = shown.as_ref().filter(|shown| {
-                *shown.text == *text
-                    && shown.queue == queue.settings.id
-                    && shown.network == network
-                    && Arc::ptr_eq(&shown.keys, &keys)
-            });
-            if let Some(known) = known {
-                return Some(known.admission);
-            }
-            let admission = keys.verify_admission(id, text, network).ok()?;
-            *shown = Some(Shown {
-                text: text.into(),
-                queue: queue.settings.id.clone(),
-                network,
-                keys: Arc::clone(&keys),
-                admission,
-            });
-            Some(admission)
-        });
-        if let Some(admission) = admission
-            && let Some(view) = self.views.load().get(&queue.settings.id)
-            && let Some(now) = view.store_now(self.clock.mono_ms())
-            && view.witnessed(admission.issued_ms)
-        {
-            let age = now.cast_signed().saturating_sub(admission.issued_ms.cast_signed());
-            if admission.expires_ms > now
-                && (-SKEW_MS..queue.settings.refresh_ms.cast_signed()).contains(&age)
-            {
-                return Check::Admitted(admission);
-            }
-        }
-        let place = cookies
-            .place
-            .and_then(|text| keys.verify_place(id, text, network).ok())
-            .filter(|place| admission.is_none_or(|a| a.sid == place.sid));
-        Check::Ask(Visitor {
-            ip,
-            admission,
-            place,
-            had_admission: cookies.admission.is_some(),
-            had_place: cookies.place.is_some(),
-        })
-    }
-
-    /// Of several admission cookies, the one that lasts longest; without a good one, the first.
-    ///
-    /// Browsers send two cookies of one name, the older first, when another site of the domain has
-    /// set one, or when `cookie.domain` was changed: a stale one must not shadow the good one.
-    pub fn choose_admission<'a>(
-        &self,
-        queue: &Queue,
-        mut cookies: impl Iterator<Item = &'a str> + Clone,
-        ip: ClientIp,
-    ) -> Option<&'a str> {
-        let (id, network, keys) = (&queue.settings.id, network(queue, ip), self.keys.load());
-        let good = |text: &&str| {
-            let admission = keys.verify_admission(id.as_str(), text, network).ok();
-            admission.map(|admission| admission.expires_ms)
-        };
-        let best = cookies.clone().filter_map(|text| Some((good(&text)?, text))).max();
-        best.map(|(_, text)| text).or_else(|| cookies.next())
-    }
-
-    /// Of several place cookies, the newest that is more than a proof of cookies; see
-    /// [`Self::choose_admission`].
-    pub fn choose_place<'a>(
-        &self,
-        queue: &Queue,
-        mut cookies: impl Iterator<Item = &'a str> + Clone,
-        ip: ClientIp,
-    ) -> Option<&'a str> {
-        let (id, network, keys) = (&queue.settings.id, network(queue, ip), self.keys.load());
-        let good = |text: &&str| {
-            let place = keys.verify_place(id.as_str(), text, network).ok();
-            place.map(|place| (is_placed(&place), place.issued_ms))
-        };
-        let best = cookies.clone().filter_map(|text| Some((good(&text)?, text))).max();
-        best.map(|(_, text)| text).or_else(|| cookies.next())
     }
 
     /// Whether `enter` goes on with the session that the cookies name. Not so with an old proof of
@@ -382,9 +305,20 @@ impl QueueService {
         self.views.load().values().any(|view| view.breaker.is_open())
     }
 
-    /// Signs with a new key from now on; see [`KeyStore::rotate`].
-    pub fn rotate_keys(&self) -> Result<(), KeyError> {
-        self.keys.rotate()
+    /// Signs with a new key: at once, or, when gateways share a store, ten seconds after all of
+    /// them were told. Rotate no more often than tokens live.
+    pub async fn rotate_keys(&self) -> Result<(), RotateError> {
+        match &self.engine {
+            Engine::Valkey(engine) => {
+                let rotation = engine.rotate_keys().await?;
+                tracing::info!(?rotation, "a new signing key for queues is announced");
+            }
+            _ => {
+                self.keys.rotate()?;
+                tracing::info!("queues sign with a new key");
+            }
+        }
+        Ok(())
     }
 
     /// Writes what is not yet saved; before a clean end.

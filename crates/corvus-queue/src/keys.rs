@@ -1,27 +1,30 @@
-//! The gateway's secrets for its queues: two signing keys and the key that draws lots, kept in one
-//! file under DATA that only the owner can read.
+//! The gateway's secrets for its queues: signing keys and the key that draws lots. They are kept
+//! in one file under DATA that only the owner can read, and, when several gateways share a store,
+//! in the store as well: each gateway's copy outlives the store's.
+
+mod file;
+mod reconcile;
+mod share;
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use arc_swap::ArcSwap;
-use corvus_core::token::{SigningKey, SigningKeys};
-use serde::{Deserialize, Serialize};
+use arc_swap::{ArcSwapOption, Guard};
+use corvus_core::token::SigningKeys;
+use tokio::sync::{Notify, watch};
 
-/// The secrets as they are in the file. Lower-case hexadecimal.
-#[derive(Clone, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct KeyFile {
-    version: u32,
-    current: String,
-    previous: Option<String>,
-    /// Never rotated: places of a draw must stay what they are.
-    draw: String,
-}
+pub(crate) use self::file::replace;
+use self::file::{KeyFile, io_error, random};
+pub use self::share::{Rotation, ShareError, SharedKeys};
+
+/// A reading of the store holds for so long: an unknown key makes us ask no more often.
+const READ_HOLDS_MS: u64 = 1_000;
+/// A visitor with an unknown key waits for a reading no longer.
+const READ_WAIT: Duration = Duration::from_secs(1);
 
 /// Why there are no keys.
 #[derive(Debug, thiserror::Error)]
@@ -35,53 +38,94 @@ pub enum KeyError {
     Malformed { path: PathBuf },
     #[error("the system gives no random bytes: {0}")]
     Random(#[from] getrandom::Error),
+    #[error("there are no queue keys yet: the store that gateways share has not been reached")]
+    NoneYet,
+    #[error("queue keys are shared with other gateways: rotate them through the store")]
+    Shared,
 }
 
 /// Signing keys that can be rotated while tokens are checked.
 pub struct KeyStore {
     path: Option<PathBuf>,
-    file: Mutex<KeyFile>,
-    keys: ArcSwap<SigningKeys>,
-    draw: [u8; 16],
+    file: Mutex<Held>,
+    /// Written under the lock of `file`; read by every request. Once there, never gone again.
+    keys: ArcSwapOption<SigningKeys>,
+    draw: ArcSwapOption<[u8; 16]>,
     new: bool,
+    sharing: Option<Sharing>,
+}
+
+/// What the file under DATA has, or should have.
+struct Held {
+    file: Option<KeyFile>,
+    /// It could not be written.
+    unsaved: bool,
+}
+
+/// How requests and [`SharedKeys::run`] meet.
+struct Sharing {
+    wanted: Notify,
+    /// The latest reading of the store.
+    read: watch::Sender<Option<Read>>,
+}
+
+#[derive(Clone, Copy)]
+struct Read {
+    /// Monotonic ms.
+    at_ms: u64,
+    good: bool,
 }
 
 impl KeyStore {
     /// The keys in `dir` (file `keys`), made if there are none; `None`: new ones, in memory only.
+    /// For a gateway that shares its queues with no other.
     pub fn open(dir: Option<&Path>) -> Result<Self, KeyError> {
-        let Some(dir) = dir else { return Self::build(None, fresh()?, true) };
-        fs::create_dir_all(dir).map_err(|e| io_error("create", dir, e))?;
-        let path = dir.join("keys");
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                let malformed = || KeyError::Malformed { path: path.clone() };
-                let file = serde_json::from_str(&text).map_err(|_| malformed())?;
-                Self::build(Some(path.clone()), file, false)
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let file = fresh()?;
-                write(&path, &file)?;
-                Self::build(Some(path), file, true)
-            }
-            Err(e) => Err(io_error("read", &path, e)),
+        let (path, found) = find(dir)?;
+        let new = found.is_none();
+        let file = match found {
+            Some(file) => file,
+            None => KeyFile::fresh()?,
+        };
+        if let Some(path) = path.as_deref().filter(|_| new) {
+            file::write(path, &file)?;
+        }
+        Ok(Self::build(path, Some(file), new, None))
+    }
+
+    /// For a gateway that shares queues: what `dir` has, and nothing made. [`SharedKeys`] brings
+    /// the rest.
+    pub fn open_shared(dir: Option<&Path>) -> Result<Self, KeyError> {
+        let (path, file) = find(dir)?;
+        let sharing = Sharing { wanted: Notify::new(), read: watch::Sender::new(None) };
+        Ok(Self::build(path, file, false, Some(sharing)))
+    }
+
+    fn build(
+        path: Option<PathBuf>,
+        file: Option<KeyFile>,
+        new: bool,
+        sharing: Option<Sharing>,
+    ) -> Self {
+        let keys = file.as_ref().map(|file| Arc::new(file.signing_keys()));
+        let draw = file.as_ref().map(|file| Arc::new(file.draw));
+        Self {
+            path,
+            file: Mutex::new(Held { file, unsaved: false }),
+            keys: ArcSwapOption::new(keys),
+            draw: ArcSwapOption::new(draw),
+            new,
+            sharing,
         }
     }
 
-    fn build(path: Option<PathBuf>, file: KeyFile, new: bool) -> Result<Self, KeyError> {
-        let malformed = || KeyError::Malformed { path: path.clone().unwrap_or_default() };
-        let keys = signing_keys(&file).ok_or_else(malformed)?;
-        let draw = unhex(&file.draw).filter(|_| file.version == 1).ok_or_else(malformed)?;
-        Ok(Self { path, file: Mutex::new(file), keys: ArcSwap::from_pointee(keys), draw, new })
-    }
-
-    /// The keys in force.
-    pub fn load(&self) -> arc_swap::Guard<Arc<SigningKeys>> {
+    /// The keys in force. `None`: not yet any, so nothing is signed and no token believed.
+    pub fn load(&self) -> Guard<Option<Arc<SigningKeys>>> {
         self.keys.load()
     }
 
-    /// Key of the hash that draws lots.
-    pub fn draw_key(&self) -> [u8; 16] {
-        self.draw
+    /// Key of the hash that draws lots; there when the signing keys are.
+    pub fn draw_key(&self) -> Option<[u8; 16]> {
+        self.draw.load().as_deref().copied()
     }
 
     /// Made just now: no token can be out.
@@ -90,130 +134,103 @@ impl KeyStore {
     }
 
     /// Makes a new current key; the old one becomes the previous, and tokens of the one before are
-    /// refused from now on. Rotate no more often than tokens live.
+    /// refused from now on. Rotate no more often than tokens live. Keys that are shared rotate by
+    /// [`SharedKeys::rotate`].
     pub fn rotate(&self) -> Result<(), KeyError> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = KeyFile {
-            current: random_hex::<32>()?,
-            previous: Some(file.current.clone()),
-            ..file.clone()
-        };
+        if self.sharing.is_some() {
+            return Err(KeyError::Shared);
+        }
+        let mut held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = held.file.as_ref().ok_or(KeyError::NoneYet)?.rotated(random()?);
         if let Some(path) = &self.path {
-            write(path, &next)?;
+            file::write(path, &next)?;
         }
-        if let Some(keys) = signing_keys(&next) {
-            self.keys.store(Arc::new(keys));
-        }
-        *file = next;
+        self.put_in_force(&next);
+        held.file = Some(next);
         Ok(())
     }
-}
 
-fn fresh() -> Result<KeyFile, KeyError> {
-    Ok(KeyFile {
-        version: 1,
-        current: random_hex::<32>()?,
-        previous: None,
-        draw: random_hex::<16>()?,
-    })
-}
-
-fn signing_keys(file: &KeyFile) -> Option<SigningKeys> {
-    let current = SigningKey::new(&unhex(&file.current)?);
-    let previous = match &file.previous {
-        Some(hex) => Some(SigningKey::new(&unhex(hex)?)),
-        None => None,
-    };
-    Some(SigningKeys { current, previous })
-}
-
-/// Beside the old file first, then in its place: a reader or a crash sees one or the other.
-fn write(path: &Path, file: &KeyFile) -> Result<(), KeyError> {
-    let beside = path.with_extension("new");
-    let text = serde_json::to_vec_pretty(file)
-        .map_err(|e| io_error("write", &beside, io::Error::other(e)))?;
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // A leftover of a crash may have other permissions: `create_new` below must make its own.
-    match fs::remove_file(&beside) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(io_error("remove", &beside, e));
+    /// For a token of a key that we do not hold: whether we hold all there are, having read the
+    /// store again if need be. Waits a second at most. `mono_ms` is now.
+    pub async fn are_all(&self, mono_ms: u64) -> bool {
+        let Some(sharing) = &self.sharing else { return true };
+        let mut read = sharing.read.subscribe();
+        if let Some(read) = read.borrow_and_update().filter(|read| read.holds(mono_ms)) {
+            return read.good;
         }
-        _ => {}
+        sharing.wanted.notify_one();
+        let changed = tokio::time::timeout(READ_WAIT, read.changed()).await;
+        changed.is_ok_and(|open| open.is_ok()) && read.borrow().is_some_and(|read| read.good)
     }
-    let mut out = options.open(&beside).map_err(|e| io_error("create", &beside, e))?;
-    out.write_all(&text)
-        .and_then(|()| out.sync_all())
-        .map_err(|e| io_error("write", &beside, e))?;
-    fs::rename(&beside, path).map_err(|e| io_error("replace", path, e))
+
+    /// Resolves when [`Self::are_all`] wants the store to be read.
+    async fn wanted(&self) {
+        match &self.sharing {
+            Some(sharing) => sharing.wanted.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn was_read_lately(&self, mono_ms: u64) -> bool {
+        let read = self.sharing.as_ref().and_then(|sharing| *sharing.read.borrow());
+        read.is_some_and(|read| read.holds(mono_ms))
+    }
+
+    fn note_read(&self, mono_ms: u64, good: bool) {
+        if let Some(sharing) = &self.sharing {
+            sharing.read.send_replace(Some(Read { at_ms: mono_ms, good }));
+        }
+    }
+
+    fn file(&self) -> Option<KeyFile> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).file.clone()
+    }
+
+    /// Uses `file` from now on. If it cannot be written under DATA it is tried again later: the
+    /// store has it, so the gateway can go on.
+    fn adopt(&self, file: KeyFile) {
+        let mut held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        self.put_in_force(&file);
+        *held = Held { file: Some(file), unsaved: true };
+        self.save(&mut held, true);
+    }
+
+    fn save_again(&self) {
+        self.save(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), false);
+    }
+
+    fn save(&self, held: &mut Held, first: bool) {
+        let (Some(path), Some(file), true) = (&self.path, &held.file, held.unsaved) else { return };
+        match file::write(path, file) {
+            Ok(()) => held.unsaved = false,
+            Err(error) if first => {
+                tracing::warn!(%error, "queue keys are not saved; a restart needs the store");
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn put_in_force(&self, file: &KeyFile) {
+        // The draw key first: whoever sees signing keys finds it.
+        self.draw.store(Some(Arc::new(file.draw)));
+        self.keys.store(Some(Arc::new(file.signing_keys())));
+    }
 }
 
-fn io_error(what: &'static str, path: &Path, source: io::Error) -> KeyError {
-    KeyError::Io { what, path: path.to_path_buf(), source }
+impl Read {
+    fn holds(self, mono_ms: u64) -> bool {
+        mono_ms.saturating_sub(self.at_ms) < READ_HOLDS_MS
+    }
 }
 
-fn random_hex<const N: usize>() -> Result<String, getrandom::Error> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)?;
-    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-    Ok(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect())
-}
-
-fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    if text.len() != 2 * N || !text.is_ascii() {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()?;
-    }
-    Some(bytes)
+/// Where the file is, and what it has.
+fn find(dir: Option<&Path>) -> Result<(Option<PathBuf>, Option<KeyFile>), KeyError> {
+    let Some(dir) = dir else { return Ok((None, None)) };
+    fs::create_dir_all(dir).map_err(|e| io_error("create", dir, e))?;
+    let path = dir.join("keys");
+    let file = file::read(&path)?;
+    Ok((Some(path), file))
 }
 
 #[cfg(test)]
-mod tests {
-    use corvus_core::token::{Admission, Sid};
-
-    use super::*;
-
-    #[test]
-    fn keys_survive_a_restart_and_a_rotation() {
-        let dir = tempfile::tempdir().unwrap();
-        let first = KeyStore::open(Some(dir.path())).unwrap();
-        assert!(first.are_new());
-        let admission = Admission { sid: Sid::from_bytes([1; 16]), issued_ms: 1, expires_ms: 2 };
-        let text = first.load().sign_admission("drop", &admission, None);
-        let second = KeyStore::open(Some(dir.path())).unwrap();
-        assert!(!second.are_new());
-        assert_eq!(second.draw_key(), first.draw_key());
-        second.rotate().unwrap();
-        let third = KeyStore::open(Some(dir.path())).unwrap();
-        for keys in [&second, &third] {
-            assert_eq!(keys.load().verify_admission("drop", &text, None), Ok(admission));
-        }
-        third.rotate().unwrap();
-        assert!(third.load().verify_admission("drop", &text, None).is_err());
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn the_file_is_the_owners_alone() {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::tempdir().unwrap();
-        KeyStore::open(Some(dir.path())).unwrap().rotate().unwrap();
-        let mode = fs::metadata(dir.path().join("keys")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-    }
-
-    #[test]
-    fn a_damaged_file_is_named_and_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("keys");
-        fs::write(&path, "{}").unwrap();
-        let error = KeyStore::open(Some(dir.path())).err().unwrap();
-        assert!(matches!(&error, KeyError::Malformed { path: p } if *p == path), "{error}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
-    }
-}
+pub(crate) mod tests;

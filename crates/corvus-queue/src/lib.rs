@@ -6,7 +6,8 @@
 //! - [`embedded`]: the engine in this process, saved under DATA;
 //! - [`room`]: one queue as a pure state machine;
 //! - [`op`]: what is asked of a store and what it answers;
-//! - [`keys`]: signing keys and their rotation.
+//! - [`keys`]: signing keys, their rotation, and how gateways share them;
+//! - [`shared`]: what other parts share between gateways.
 
 pub mod embedded;
 pub mod engine;
@@ -14,6 +15,7 @@ pub mod gate;
 pub mod keys;
 pub mod op;
 pub mod room;
+pub mod shared;
 pub mod valkey;
 
 #[cfg(test)]
@@ -23,4 +25,5 @@ mod faulty;
 
 pub use engine::{Engine, OpenError};
 pub use gate::{Check, CookieChange, Cookies, Decision, Outcome, QueueService, Shown, Visitor};
-pub use keys::KeyStore;
+pub use keys::{KeyStore, SharedKeys};
+pub use shared::ValkeyShared;

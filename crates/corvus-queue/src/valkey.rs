@@ -4,47 +4,62 @@
 //! - [`link`]: the connection;
 //! - `thread`: where it lives;
 //! - `batch`: how operations become calls;
+//! - `level`: whose capacity holds when gateways differ;
 //! - `script`: what a call sends and brings back.
 
 pub mod address;
 mod batch;
+pub(crate) mod level;
 pub mod link;
 pub(crate) mod script;
 mod thread;
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arc_swap::ArcSwap;
 use corvus_config::snapshot::Queue;
-use corvus_core::Id;
+use corvus_core::{Clock, Id};
 use foldhash::HashMap;
 use redis::Value;
 
 use self::{
-    batch::{Caterer, Room, Scripts, Setup},
+    batch::{Caterer, Room, Scripts},
+    level::Book,
     thread::Thread,
 };
 use crate::{
-    op::{Op, Reply, StoreError},
-    room::Draw,
+    keys::{KeyStore, Rotation, ShareError, SharedKeys},
+    op::{Op, Reply, Stats, StoreError},
+    shared::{CommandError, Commands},
 };
 
 pub use self::{
     address::{Address, AddressError},
+    level::Level,
     link::{Link, LinkError, LinkSetupError, Script},
-    script::Level,
 };
 
 /// Queues on a store that several gateways share.
 pub struct Valkey {
-    thread: Thread,
-    link: Link,
+    store: Remote,
     scripts: Arc<Scripts>,
     /// Every queue that was ever configured: calls under way outlive a configuration.
     rooms: ArcSwap<HashMap<Id, Arc<Room>>>,
-    draw_key: [u8; 16],
+    keys: Arc<KeyStore>,
+    shared_keys: Arc<SharedKeys<Link>>,
+    book: Arc<Book>,
     /// This process, among the gateways.
     gateway: u64,
+}
+
+/// The store, for those who call from other threads.
+#[derive(Clone)]
+pub struct Remote {
+    thread: Arc<Thread>,
+    link: Link,
 }
 
 /// Why the engine cannot start.
@@ -59,25 +74,28 @@ pub enum StartError {
 }
 
 impl Valkey {
-    /// Starts the thread; connects when something is asked. `draw_key` keys the hash that draws lots
-    /// and is the same on all gateways.
-    pub fn start(address: Address, draw_key: [u8; 16]) -> Result<Self, StartError> {
-        Self::start_with(address, draw_key, Scripts::waitroom())
-    }
-
-    fn start_with(
+    /// Starts the thread; connects when something is asked. `dir` keeps what has to outlive this
+    /// process; `keys` are from [`KeyStore::open_shared`] and are kept the same as the store's.
+    pub fn start(
         address: Address,
-        draw_key: [u8; 16],
-        scripts: Scripts,
+        dir: Option<&Path>,
+        keys: Arc<KeyStore>,
+        clock: Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
         let mut gateway = [0; 8];
         getrandom::fill(&mut gateway)?;
+        let link = Link::new(address)?;
+        let store = Remote { thread: Arc::new(Thread::start()?), link: link.clone() };
+        let shared_keys = Arc::new(SharedKeys::new(Arc::clone(&keys), link, clock));
+        let driver = Arc::clone(&shared_keys);
+        store.thread.spawn(async move { driver.run().await });
         Ok(Self {
-            link: Link::new(address)?,
-            thread: Thread::start()?,
-            scripts: Arc::new(scripts),
+            store,
+            scripts: Arc::new(Scripts::waitroom()),
             rooms: ArcSwap::default(),
-            draw_key,
+            keys,
+            shared_keys,
+            book: Arc::new(Book::open(dir.map(|dir| -> PathBuf { dir.join("levels.json") }))),
             gateway: u64::from_le_bytes(gateway),
         })
     }
@@ -92,18 +110,16 @@ impl Valkey {
                 room.configure(settings);
                 continue;
             }
-            let mut draw = Draw::new(self.draw_key);
-            draw.follow(&settings.schedule);
-            let level = Level::of(&settings, 1);
             let id = settings.id.clone();
-            let (room, requests) = batch::room(&id, Setup { settings, draw, level });
+            let (room, requests) =
+                batch::room(settings, Arc::clone(&self.keys), Arc::clone(&self.book));
             let caterer = Caterer {
-                link: self.link.clone(),
+                link: self.store.link.clone(),
                 scripts: Arc::clone(&self.scripts),
                 gateway: self.gateway,
                 room: Arc::clone(&room),
             };
-            self.thread.spawn(batch::serve(caterer, requests));
+            self.store.thread.spawn(batch::serve(caterer, requests));
             rooms.insert(id, room);
         }
         self.rooms.store(Arc::new(rooms));
@@ -115,46 +131,58 @@ impl Valkey {
         room.ok_or_else(|| StoreError::UnknownQueue(queue.to_string()))?.call(ops).await
     }
 
-    /// What the store says of `queue`'s level; `None`: nothing yet.
-    pub fn level(&self, queue: &Id) -> Option<Arc<Level>> {
-        self.rooms.load().get(queue)?.level.load_full()
+    /// The latest numbers of `queue` that a reply had; `None`: none yet.
+    pub fn stats(&self, queue: &Id) -> Option<Stats> {
+        self.rooms.load().get(queue)?.stats()
     }
 
-    /// Sends one command, for what else lives in the store.
+    /// What the store says of `queue`'s level; `None`: nothing yet.
+    pub fn level(&self, queue: &Id) -> Option<Level> {
+        self.rooms.load().get(queue)?.level()
+    }
+
+    /// Announces a new signing key to all gateways.
+    pub async fn rotate_keys(&self) -> Result<Rotation, ShareError> {
+        let keys = Arc::clone(&self.shared_keys);
+        let task = async move { Ok(keys.rotate().await) };
+        let outcome = self.store.thread.run(task).await;
+        outcome.map_err(|error| ShareError::Store(error.into()))?
+    }
+
+    /// For what else gateways keep in the store.
+    pub const fn store(&self) -> &Remote {
+        &self.store
+    }
+}
+
+impl Remote {
+    /// Sends one command.
     pub async fn command(&self, cmd: redis::Cmd) -> Result<Value, LinkError> {
         let link = self.link.clone();
         self.thread.run(async move { link.command(cmd).await }).await
     }
+}
 
-    /// Runs a script of somebody else on the server that owns the first key's slot.
-    pub async fn run_script(
-        &self,
-        script: &Arc<Script>,
-        keys: Vec<String>,
-        args: Vec<Vec<u8>>,
-    ) -> Result<Value, LinkError> {
-        let (link, script) = (self.link.clone(), Arc::clone(script));
-        let task = async move {
-            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-            link.run(&script, &keys, &args).await
-        };
-        self.thread.run(task).await
+impl Commands for Remote {
+    async fn command(&self, cmd: redis::Cmd) -> Result<Value, CommandError> {
+        Ok(Self::command(self, cmd).await?)
     }
 }
 
-impl Room {
-    fn configure(&self, settings: corvus_config::snapshot::QueueSettings) {
-        let old = self.setup.load_full();
-        let mut draw = old.draw.clone();
-        draw.follow(&settings.schedule);
-        let file = |s| Level::of(s, 0);
-        let level = if file(&settings) == file(&old.settings) {
-            old.level.clone()
-        } else {
-            let seen = self.level.load().as_ref().map_or(0, |level| level.version);
-            Level::of(&settings, old.level.version.max(seen) + 1)
-        };
-        self.setup.store(Arc::new(Setup { settings, draw, level }));
+impl Commands for Link {
+    async fn command(&self, cmd: redis::Cmd) -> Result<Value, CommandError> {
+        Ok(Self::command(self, cmd).await?)
+    }
+}
+
+impl From<LinkError> for CommandError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Unreachable(why) => Self::Unreachable(why),
+            LinkError::Full => Self::Full,
+            LinkError::NoScript => Self::NoScript,
+            LinkError::Refused(why) => Self::Refused(why),
+        }
     }
 }
 

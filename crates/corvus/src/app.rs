@@ -20,7 +20,7 @@ use corvus_config::Snapshot;
 use corvus_core::{Clock, Id};
 use corvus_monitor::{AccessLog, Monitor};
 use corvus_proxy::{Listen, Proxy, Shared};
-use corvus_queue::{Engine, KeyStore, QueueService};
+use corvus_queue::{Engine, KeyStore, QueueService, valkey::Address};
 use corvus_tls::{CertificateMap, CertificateStore, SniResolver, server_config};
 use tokio::sync::oneshot;
 
@@ -36,6 +36,8 @@ pub struct Config {
     pub https: Vec<SocketAddr>,
     /// The console's address; `None`: no console.
     pub admin: Option<SocketAddr>,
+    /// The store that gateways share their queues in; `None`: queues of this process alone.
+    pub valkey: Option<Address>,
     pub workers: usize,
     pub access_log: AccessLog,
 }
@@ -79,9 +81,7 @@ impl App {
         let lock = open_data(&config.data)?;
         let monitor = Arc::new(Monitor::new(&config.access_log).context("access log")?);
         let queue_dir = config.data.join("queue");
-        let keys = KeyStore::open(Some(&queue_dir))?;
-        let engine = Engine::embedded(Some(&queue_dir), Arc::clone(&clock), &keys)?;
-        let queues = Arc::new(QueueService::new(engine, keys, Arc::clone(&clock)));
+        let queues = Arc::new(open_queues(&queue_dir, config.valkey, &clock)?);
         let current = Arc::new(ArcSwap::from_pointee(Snapshot::default()));
         let nothing = CertificateMap::new(current.load_full(), &CertificateStore::default());
         let resolver = Arc::new(SniResolver::new(nothing, &*clock)?);
@@ -130,6 +130,11 @@ impl App {
     /// Opens the access log again, after logrotate has moved it.
     pub fn reopen_log(&self) {
         self.control.monitor.reopen_log();
+    }
+
+    /// Signs the queues' cookies with a new key; those signed with the present one stay good.
+    pub async fn rotate_queue_keys(&self) -> anyhow::Result<()> {
+        Ok(self.control.queues.rotate_keys().await?)
     }
 
     /// Numbers of a queue.
@@ -245,6 +250,25 @@ async fn renew_certificates(control: Arc<Control>) {
             tracing::warn!("{warning}");
         }
     }
+}
+
+fn open_queues(
+    dir: &std::path::Path,
+    valkey: Option<Address>,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<QueueService> {
+    let (engine, keys) = match valkey {
+        None => {
+            let keys = Arc::new(KeyStore::open(Some(dir))?);
+            (Engine::embedded(Some(dir), Arc::clone(clock), &keys)?, keys)
+        }
+        Some(address) => {
+            tracing::info!(store = %address, "queues are shared with other gateways");
+            let keys = Arc::new(KeyStore::open_shared(Some(dir))?);
+            (Engine::valkey(address, Some(dir), Arc::clone(clock), Arc::clone(&keys))?, keys)
+        }
+    };
+    Ok(QueueService::new(engine, keys, Arc::clone(clock)))
 }
 
 fn report(applied: &Applied) {

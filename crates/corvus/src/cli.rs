@@ -80,6 +80,11 @@ struct ServeArgs {
     #[arg(long, env = "CORVUS_ADMIN", value_name = "ADDR", default_value = "[::]:9443",
           value_parser = parse_address)]
     admin: SocketAddr,
+    /// Share the access queues with other gateways through this Valkey or Redis:
+    /// `redis[s]://[:PASSWORD@]HOST[:PORT]`, `redis+cluster://H:P,H:P`, or
+    /// `redis+sentinel://H:P,H:P/MASTER`. Unset: queues of this process alone.
+    #[arg(long, env = "CORVUS_VALKEY", value_name = "URL", hide_env_values = true)]
+    valkey: Option<String>,
     /// Worker threads; as many as there are processors unless set.
     #[arg(long, env = "CORVUS_WORKERS", value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=1024))]

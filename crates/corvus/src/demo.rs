@@ -89,6 +89,7 @@ fn start_gateway(http: SocketAddr, shop: SocketAddr, data: &Path) -> anyhow::Res
         http: vec![http],
         https: Vec::new(),
         admin: None,
+        valkey: None,
         workers: 1,
         access_log: AccessLog::Off,
     };

@@ -3,7 +3,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn keys() -> SigningKeys {
-    SigningKeys { current: SigningKey::new(&[7; 32]), previous: Some(SigningKey::new(&[6; 32])) }
+    SigningKeys {
+        next: None,
+        current: SigningKey::new(&[7; 32]),
+        previous: Some(SigningKey::new(&[6; 32])),
+    }
 }
 
 fn sid() -> impl Strategy<Value = Sid> {
@@ -54,12 +58,30 @@ fn the_mac_is_plain_hmac_sha256_of_the_text() {
 fn rotation_keeps_the_previous_key_and_forgets_the_one_before() {
     let sid = Sid::from_bytes([1; 16]);
     let admission = Admission { sid, issued_ms: 5, expires_ms: 6 };
-    let oldest = SigningKeys { current: SigningKey::new(&[6; 32]), previous: None };
+    let oldest = SigningKeys { next: None, current: SigningKey::new(&[6; 32]), previous: None };
     let text = oldest.sign_admission("drop", &admission, None);
     assert_eq!(keys().verify_admission("drop", &text, None), Ok(admission));
-    let next = SigningKeys { current: SigningKey::new(&[8; 32]), previous: Some(keys().current) };
+    let next = SigningKeys {
+        next: None,
+        current: SigningKey::new(&[8; 32]),
+        previous: Some(keys().current),
+    };
     assert_eq!(next.verify_admission("drop", &text, None), Err(TokenError::UnknownKey));
     assert!(keys().sign_admission("drop", &admission, None).contains(keys().current.id()));
+}
+
+#[test]
+fn the_next_key_is_believed_and_does_not_sign() {
+    let sid = Sid::from_bytes([1; 16]);
+    let admission = Admission { sid, issued_ms: 5, expires_ms: 6 };
+    let next = SigningKey::new(&[8; 32]);
+    let announced = SigningKeys { next: Some(next.clone()), ..keys() };
+    let text = announced.sign_admission("drop", &admission, None);
+    assert_eq!(text, keys().sign_admission("drop", &admission, None));
+    let ahead = SigningKeys { next: None, current: next, previous: Some(keys().current) };
+    let text = ahead.sign_admission("drop", &admission, None);
+    assert_eq!(announced.verify_admission("drop", &text, None), Ok(admission));
+    assert_eq!(keys().verify_admission("drop", &text, None), Err(TokenError::UnknownKey));
 }
 
 #[test]

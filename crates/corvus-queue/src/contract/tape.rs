@@ -124,7 +124,7 @@ impl<K: Kind> Drop for Tape<K> {
 /// The keys of a copy; in the same slot of a Cluster as the true ones.
 fn keys(on: Copy) -> Vec<String> {
     let id = Id::new("drop").unwrap();
-    let keys = script::keys(&id);
+    let keys = script::names(&id);
     keys.map(|key| if on == 0 { key } else { format!("{key}:{on}") }).to_vec()
 }
 

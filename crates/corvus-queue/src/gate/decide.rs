@@ -5,7 +5,7 @@ use corvus_core::token::{Admission, Place, Sid, Ticket};
 
 use super::{
     CookieChange, Decision, Outcome, QueueService, SKEW_MS, Standing, UNPLACED_TTL_MS, Visitor,
-    is_placed, network, view::View,
+    is_placed, view::View,
 };
 use crate::op::{Answer, Op, Reply, StoreError, Waiting};
 
@@ -27,6 +27,10 @@ impl QueueService {
     /// A real request that [`QueueService::check`] did not let pass.
     pub async fn enter(&self, queue: &Queue, visitor: &Visitor) -> Outcome {
         let Some(view) = self.view(&queue.settings.id) else { return down(queue, None) };
+        let Some(visitor) = self.judge_again(queue, visitor).await else {
+            return down(queue, Some(false));
+        };
+        let visitor = &*visitor;
         let mono = self.clock.mono_ms();
         let running = visitor.admission.filter(|admission| self.is_running(&view, admission));
         let Some(sid) = self.session(&view, visitor) else {
@@ -63,6 +67,10 @@ impl QueueService {
     /// The waiting page asks.
     pub async fn poll(&self, queue: &Queue, visitor: &Visitor) -> Outcome {
         let Some(view) = self.view(&queue.settings.id) else { return down(queue, None) };
+        let Some(visitor) = self.judge_again(queue, visitor).await else {
+            return down(queue, Some(true));
+        };
+        let visitor = &*visitor;
         let Some(sid) = self.session(&view, visitor) else { return keep(Decision::Gone) };
         let mono = self.clock.mono_ms();
         if !view.polls.try_hit(sid, queue.gate.polls_per_session_per_s, mono) {
@@ -94,7 +102,8 @@ impl QueueService {
     /// The leave button. Without a store the cookies go all the same, and the place lapses.
     pub async fn leave(&self, queue: &Queue, visitor: &Visitor) -> Outcome {
         if let Some(view) = self.view(&queue.settings.id)
-            && let Some(sid) = self.session(&view, visitor)
+            && let Some(visitor) = self.judge_again(queue, visitor).await
+            && let Some(sid) = self.session(&view, &visitor)
         {
             view.beats.forget(&sid);
             view.waiters.forget(&visitor.ip.limit_key(), &sid);
@@ -150,7 +159,7 @@ impl QueueService {
         };
         let sid = Sid::from_bytes(bytes);
         let place = Place { sid, issued_ms: now, ticket: Ticket::Unplaced, due_ms: now };
-        let place = CookieChange::Set(self.sign_place(queue, visitor, &place));
+        let place = self.sign_place(queue, visitor, &place);
         Outcome { place, ..keep(Decision::NeedsCookie) }
     }
 
@@ -189,7 +198,7 @@ impl QueueService {
                 view.beats.note(&session);
                 Outcome {
                     decision: Decision::Pass { session: Some(session) },
-                    admission: CookieChange::Set(self.sign_admission(queue, visitor, &session)),
+                    admission: self.sign_admission(queue, visitor, &session),
                     place: dropped(visitor.had_place),
                 }
             }
@@ -206,7 +215,7 @@ impl QueueService {
                 Outcome {
                     decision: Decision::Waiting(standing(queue, reply, &waiting)),
                     admission: dropped(visitor.had_admission),
-                    place: CookieChange::Set(self.sign_place(queue, visitor, &place)),
+                    place: self.sign_place(queue, visitor, &place),
                 }
             }
             Answer::Ready => keep(Decision::Ready),
@@ -239,7 +248,7 @@ impl QueueService {
             let session = Admission { expires_ms, ..admission };
             let decision =
                 if poll { Decision::Ready } else { Decision::Pass { session: Some(session) } };
-            let admission = CookieChange::Set(self.sign_admission(queue, visitor, &session));
+            let admission = self.sign_admission(queue, visitor, &session);
             return Outcome { admission, ..keep(decision) };
         }
         let fresh = |place: &Place, now: u64| {
@@ -248,7 +257,7 @@ impl QueueService {
         let place = match (visitor.place, now) {
             (Some(place), Some(now)) if fresh(&place, now) => {
                 let due_ms = place.due_ms.max(now + OUTAGE_POLL_MS);
-                CookieChange::Set(self.sign_place(queue, visitor, &Place { due_ms, ..place }))
+                self.sign_place(queue, visitor, &Place { due_ms, ..place })
             }
             _ => CookieChange::Keep,
         };
@@ -257,16 +266,6 @@ impl QueueService {
         }
         let outcome = down(queue, Some(poll));
         Outcome { place, ..outcome }
-    }
-
-    fn sign_admission(&self, queue: &Queue, visitor: &Visitor, admission: &Admission) -> String {
-        let id = queue.settings.id.as_str();
-        self.keys.load().sign_admission(id, admission, network(queue, visitor.ip))
-    }
-
-    pub(super) fn sign_place(&self, queue: &Queue, visitor: &Visitor, place: &Place) -> String {
-        let id = queue.settings.id.as_str();
-        self.keys.load().sign_place(id, place, network(queue, visitor.ip))
     }
 }
 

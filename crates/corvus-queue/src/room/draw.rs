@@ -23,6 +23,11 @@ impl Draw {
         Self { key, window: None }
     }
 
+    /// The same with another key.
+    pub(crate) fn keyed(&self, key: [u8; 16]) -> Self {
+        Self { key, ..self.clone() }
+    }
+
     pub(crate) fn follow(&mut self, schedule: &Schedule) {
         if let Some(start) = schedule.starts_at_ms {
             let opens = schedule.opens_at_ms.filter(|opens| *opens < start);

@@ -20,12 +20,14 @@ use tokio::{
 };
 
 use super::{
+    level::{Book, Level, Levels, News},
     link::{DEADLINE, Link, LinkError, Script},
-    script::{Call, Level, Malformed, WAITROOM, decode, keys},
+    script::{Call, Malformed, WAITROOM, decode, names},
     thread::PATIENCE,
 };
 use crate::{
-    op::{Answer, Caller, Op, Reply, Report, StoreError},
+    keys::KeyStore,
+    op::{Answer, Caller, Op, Reply, Report, Stats, StoreError},
     room::Draw,
 };
 
@@ -62,19 +64,23 @@ impl Scripts {
 
 /// What a call sends of the settings.
 #[derive(Clone, Debug)]
-pub(super) struct Setup {
-    pub(super) settings: QueueSettings,
-    pub(super) draw: Draw,
-    pub(super) level: Level,
+struct Setup {
+    settings: QueueSettings,
+    /// Without its key, which may not be there yet.
+    draw: Draw,
 }
 
 /// One queue, as its callers and its calls see it.
 pub(super) struct Room {
-    keys: [String; 6],
-    pub(super) setup: ArcSwap<Setup>,
-    /// The level in the latest reply.
-    pub(super) level: ArcSwapOption<Level>,
+    id: Id,
+    names: [String; 6],
+    setup: ArcSwap<Setup>,
+    keys: Arc<KeyStore>,
+    levels: Mutex<Levels>,
+    book: Arc<Book>,
     report: Mutex<Option<Report>>,
+    /// The latest in a reply.
+    stats: ArcSwapOption<Stats>,
     requests: mpsc::Sender<Request>,
 }
 
@@ -86,13 +92,25 @@ pub(super) struct Request {
 }
 
 /// Its requests come out of the second value.
-pub(super) fn room(id: &Id, setup: Setup) -> (Arc<Room>, mpsc::Receiver<Request>) {
+pub(super) fn room(
+    settings: QueueSettings,
+    keys: Arc<KeyStore>,
+    book: Arc<Book>,
+) -> (Arc<Room>, mpsc::Receiver<Request>) {
     let (requests, receiver) = mpsc::channel(WAITING);
+    let id = settings.id.clone();
+    let levels = book.read(&id, Level::of(&settings, 0));
+    let mut draw = Draw::new([0; 16]);
+    draw.follow(&settings.schedule);
     let room = Room {
-        keys: keys(id),
-        setup: ArcSwap::from_pointee(setup),
-        level: ArcSwapOption::empty(),
+        names: names(&id),
+        id,
+        setup: ArcSwap::from_pointee(Setup { settings, draw }),
+        keys,
+        levels: Mutex::new(levels),
+        book,
         report: Mutex::new(None),
+        stats: ArcSwapOption::empty(),
         requests,
     };
     (Arc::new(room), receiver)
@@ -118,6 +136,26 @@ impl Room {
         }
     }
 
+    pub(super) fn configure(&self, settings: QueueSettings) {
+        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        if levels.configure(Level::of(&settings, 0)) {
+            self.book.write(&self.id, &levels);
+        }
+        let mut draw = self.setup.load().draw.clone();
+        draw.follow(&settings.schedule);
+        self.setup.store(Arc::new(Setup { settings, draw }));
+    }
+
+    pub(super) fn stats(&self) -> Option<Stats> {
+        self.stats.load().as_deref().copied()
+    }
+
+    /// The level that holds; `None`: the store has not said.
+    pub(super) fn level(&self) -> Option<Level> {
+        self.report()?;
+        Some(*self.levels.lock().unwrap_or_else(PoisonError::into_inner).held())
+    }
+
     fn report(&self) -> Option<Report> {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,9 +168,27 @@ impl Room {
                 *known = Some(reply.report());
             }
         }
-        if self.level.load().as_deref() != Some(&level) {
-            self.level.store(Some(Arc::new(level)));
+        if let Some(stats) = reply.answers.iter().rev().find_map(|answer| match answer {
+            Answer::Stats(stats) => Some(*stats),
+            _ => None,
+        }) {
+            self.stats.store(Some(Arc::new(stats)));
         }
+        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        match levels.note(level) {
+            News::Nothing => return,
+            News::Changed => {}
+            News::Differs => tracing::warn!(
+                queue = %self.id,
+                version = level.version,
+                capacity = level.capacity,
+                rate = ?level.rate,
+                paused = level.paused,
+                "the store has another capacity, rate or pause than this gateway's configuration: \
+                 the store's holds, it was changed last"
+            ),
+        }
+        self.book.write(&self.id, &levels);
     }
 }
 
@@ -252,11 +308,14 @@ impl Caterer {
         let args = {
             let setup = room.setup.load();
             let caller = Caller { gateway: self.gateway, report: room.report() };
-            let Setup { settings, draw, level } = &**setup;
-            Call { now: None, caller, level, settings, draw, ops }.args()
+            let level = *room.levels.lock().unwrap_or_else(PoisonError::into_inner).held();
+            let Setup { settings, draw } = &**setup;
+            // Without keys nobody has a place: what is left to do draws no lots.
+            let draw = &draw.keyed(room.keys.draw_key().unwrap_or_default());
+            Call { now: None, caller, level: &level, settings, draw, ops }.args()
         };
-        let keys = room.keys.each_ref().map(String::as_str);
-        let Value::BulkString(bytes) = self.link.run_by(by, script, &keys, &args).await? else {
+        let names = room.names.each_ref().map(String::as_str);
+        let Value::BulkString(bytes) = self.link.run_by(by, script, &names, &args).await? else {
             return Err(Malformed.into());
         };
         let (reply, level) = decode(&bytes, ops.len())?;

@@ -7,8 +7,18 @@
 //! configuration it does not take back what another one changed meanwhile, and a configuration that
 //! was edited while it was down counts as changed.
 
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
 use corvus_config::snapshot::{QueueSettings, Rate};
+use corvus_core::Id;
 use serde::{Deserialize, Serialize};
+
+use crate::keys::replace;
 
 /// A version of what all gateways share.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -108,6 +118,59 @@ impl Levels {
         }
         self.told = self.held.version;
         News::Differs
+    }
+}
+
+/// What is known of every queue's level, in one small file.
+pub(super) struct Book {
+    /// `None`: kept in memory only.
+    path: Option<PathBuf>,
+    pages: Mutex<BTreeMap<String, Levels>>,
+}
+
+impl Book {
+    /// A file that cannot be read counts as none: the store has the levels.
+    pub(super) fn open(path: Option<PathBuf>) -> Self {
+        let pages = path.as_ref().and_then(|path| {
+            let text = match fs::read(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+                text => text,
+            };
+            let pages = text.and_then(|text| Ok(serde_json::from_slice(&text)?));
+            pages
+                .inspect_err(|error| {
+                    tracing::warn!(path = %path.display(), %error, "levels cannot be read");
+                })
+                .ok()
+        });
+        Self { path, pages: Mutex::new(pages.unwrap_or_default()) }
+    }
+
+    /// What is known of `queue`, whose configuration now says `own`.
+    pub(super) fn read(&self, queue: &Id, own: Level) -> Levels {
+        let known = {
+            let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            pages.get(queue.as_str()).cloned()
+        };
+        let mut levels = known.unwrap_or_else(|| Levels::new(own));
+        levels.configure(own);
+        self.write(queue, &levels);
+        levels
+    }
+
+    pub(super) fn write(&self, queue: &Id, levels: &Levels) {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if pages.get(queue.as_str()) == Some(levels) {
+            return;
+        }
+        pages.insert(queue.to_string(), levels.clone());
+        let Some(path) = &self.path else { return };
+        let written = serde_json::to_vec_pretty(&*pages)
+            .map_err(io::Error::from)
+            .and_then(|text| replace(path, &text));
+        if let Err(error) = written {
+            tracing::warn!(path = %path.display(), %error, "levels cannot be saved");
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Malformed;
 
 /// The keys of `queue`, in the order of the script's KEYS. One hash tag: one slot of a Cluster.
-pub(crate) fn keys(queue: &Id) -> [String; 6] {
+pub(crate) fn names(queue: &Id) -> [String; 6] {
     ["active", "queue", "seen", "seq", "rate", "spent"]
         .map(|name| format!("corvus:wr:{{{queue}}}:{name}"))
 }

@@ -26,10 +26,16 @@ fn queue(capacity: u64) -> Arc<Queue> {
     Arc::new(Queue { settings: settings(capacity), gate })
 }
 
+fn start(store: &StoreServer) -> Valkey {
+    let keys = Arc::new(KeyStore::open_shared(None).unwrap());
+    let clock = Arc::new(corvus_core::SystemClock::new());
+    Valkey::start(store.url().parse().unwrap(), None, keys, clock).unwrap()
+}
+
 #[tokio::test]
 async fn two_gateways_share_a_queue_and_its_level() {
     let Some(store) = StoreServer::start(StoreOptions::default()) else { return };
-    let gateway = || Valkey::start(store.url().parse().unwrap(), [7; 16]).unwrap();
+    let gateway = || start(&store);
     let (one, two) = (gateway(), gateway());
     let id = settings(1).id;
     let unknown = one.call(&id, &[]).await;
@@ -60,10 +66,12 @@ async fn two_gateways_share_a_queue_and_its_level() {
 #[tokio::test]
 async fn others_use_the_same_connection() {
     let Some(store) = StoreServer::start(StoreOptions::default()) else { return };
-    let engine = Valkey::start(store.url().parse().unwrap(), [7; 16]).unwrap();
+    let engine = start(&store);
     let set = redis::cmd("SET").arg("k").arg("v").clone();
-    assert_eq!(engine.command(set).await, Ok(Value::Okay));
-    let get = Arc::new(Script::new("#!lua\nreturn redis.call('GET', KEYS[1]) .. ARGV[1]".into()));
-    let answer = engine.run_script(&get, vec!["k".into()], vec![b"!".to_vec()]).await;
+    assert_eq!(engine.store().command(set).await, Ok(Value::Okay));
+    let get = Script::new("#!lua\nreturn redis.call('GET', KEYS[1]) .. ARGV[1]".into());
+    let link = engine.store().link.clone();
+    let task = async move { link.run(&get, &["k"], &[b"!".to_vec()]).await };
+    let answer = engine.store().thread.run(task).await;
     assert_eq!(answer, Ok(Value::BulkString(b"v!".to_vec())));
 }

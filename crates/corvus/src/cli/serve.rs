@@ -24,12 +24,15 @@ pub(super) fn serve(args: ServeArgs) -> anyhow::Result<()> {
     };
     raise_file_limit();
     let grace = Duration::from_secs(args.grace);
+    // Not clap's to parse: its message would repeat the password.
+    let valkey = args.valkey.map(|url| url.parse()).transpose().context("--valkey")?;
     let config = Config {
         data: args.data,
         source: Source::File(config),
         http: args.http,
         https: args.https,
         admin: Some(args.admin),
+        valkey,
         workers: args.workers.map_or_else(processors, usize::from),
         access_log: match args.access_log.as_str() {
             "off" => AccessLog::Off,
@@ -66,11 +69,17 @@ async fn until_stopped(app: &App) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
     let mut reopen = signal(SignalKind::user_defined1()).context("SIGUSR1")?;
+    let mut rotate = signal(SignalKind::user_defined2()).context("SIGUSR2")?;
     loop {
         tokio::select! {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             _ = reopen.recv() => app.reopen_log(),
+            _ = rotate.recv() => {
+                if let Err(error) = app.rotate_queue_keys().await {
+                    tracing::error!("the keys of the queues were not rotated: {error:#}");
+                }
+            }
             _ = hangup.recv() => {
                 if let Err(error) = app.reload() {
                     tracing::error!(

@@ -59,6 +59,7 @@ pub(crate) fn host(id: &str, domain: &str, upstream: &str, more: &str) -> String
 pub(crate) struct Builder {
     document: String,
     workers: usize,
+    valkey: Option<String>,
     clock: Arc<dyn Clock>,
     file: bool,
     console: bool,
@@ -72,6 +73,12 @@ impl Builder {
 
     pub(crate) fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Shares its queues through this store.
+    pub(crate) fn valkey(mut self, url: impl Into<String>) -> Self {
+        self.valkey = Some(url.into());
         self
     }
 
@@ -110,6 +117,7 @@ impl TestGateway {
         Builder {
             document: document.into(),
             workers: 1,
+            valkey: None,
             clock: Arc::new(SystemClock::new()),
             file: false,
             console: false,
@@ -133,6 +141,7 @@ impl TestGateway {
             http: vec![LOCAL],
             https: vec![LOCAL],
             admin: builder.console.then_some(LOCAL),
+            valkey: builder.valkey.as_ref().map(|url| url.parse().unwrap()),
             workers: builder.workers,
             access_log: AccessLog::File(dir.path().join("access.log")),
         };

@@ -68,7 +68,9 @@ fn of_several_cookies_the_good_one_is_believed() {
     let place =
         Place { sid: Sid::from_bytes([7; 16]), issued_ms: 1, ticket: Ticket::Number(5), due_ms: 9 };
     let visitor = site.visitor(&Browser::default());
-    let place = site.service.sign_place(&site.queue, &visitor, &place);
+    let CookieChange::Set(place) = site.service.sign_place(&site.queue, &visitor, &place) else {
+        panic!("a gateway with keys signs");
+    };
     for list in [[&*place, &*proof], [&*proof, &*place]] {
         let chosen = site.service.choose_place(&site.queue, list.into_iter(), ip);
         assert_eq!(chosen, Some(&*place), "a place beats a newer proof of cookies");

@@ -12,6 +12,10 @@ use crate::{
     valkey::thread::Thread,
 };
 
+fn keys() -> Arc<KeyStore> {
+    Arc::new(KeyStore::open(None).unwrap())
+}
+
 /// A queue on a store, with a script of its own.
 struct Bench {
     room: Arc<Room>,
@@ -20,10 +24,7 @@ struct Bench {
 
 fn bench(url: &str, capacity: u64, scripts: Scripts) -> Bench {
     let settings = settings(capacity);
-    let level = Level::of(&settings, 1);
-    let id = settings.id.clone();
-    let draw = Draw::new([7; 16]);
-    let (room, requests) = room(&id, Setup { settings, draw, level });
+    let (room, requests) = room(settings, keys(), Arc::new(Book::open(None)));
     let thread = Thread::start().unwrap();
     let caterer = Caterer {
         link: Link::new(url.parse().unwrap()).unwrap(),
@@ -101,7 +102,7 @@ async fn thousands_share_few_calls_and_each_gets_its_own_answer() {
         assert_eq!(waiting(&reply).ticket, tickets[i], "{i}");
     }
     assert!(evaluations(&store) - after < 200);
-    let level = bench.room.level.load_full().unwrap();
+    let level = bench.room.level().unwrap();
     assert_eq!((level.version, level.capacity), (1, 100));
 }
 
@@ -221,9 +222,7 @@ async fn each_call_reports_what_the_latest_reply_said() {
 fn a_report_is_replaced_by_a_later_or_another_state_only() {
     let settings = settings(1);
     let level = Level::of(&settings, 1);
-    let id = settings.id.clone();
-    let setup = Setup { settings, draw: Draw::new([0; 16]), level: level.clone() };
-    let (room, _requests) = room(&id, setup);
+    let (room, _requests) = room(settings, keys(), Arc::new(Book::open(None)));
     let learn = |born_ms, n, claimed| {
         let reply = Reply {
             now_ms: 1,
@@ -237,7 +236,7 @@ fn a_report_is_replaced_by_a_later_or_another_state_only() {
             more: false,
             answers: vec![],
         };
-        room.learn(&reply, level.clone());
+        room.learn(&reply, level);
         room.report().map(|report| (report.born_ms, report.n, report.claimed))
     };
     assert_eq!(room.report(), None);

@@ -67,8 +67,7 @@ impl From<Fault> for LinkError {
             Fault::Full => Self::Full,
             Fault::Lost(text) => Self::Unreachable(text),
             Fault::Stranger(text) | Fault::Refused(text) => Self::Refused(text),
-            // To EVAL, no server answers this.
-            Fault::NoScript => Self::Refused("the script is not known".to_owned()),
+            Fault::NoScript => Self::NoScript,
         }
     }
 }
