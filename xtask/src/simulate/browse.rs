@@ -151,7 +151,8 @@ impl World<'_> {
                 self.hold(v, run_ms(issued_ms), run_ms(expires_ms));
                 self.plan_page(now, v);
             }
-            Answer::Ready => {
+            // Its page loads again: to claim, or to begin anew.
+            Answer::Ready | Answer::Gone => {
                 let later = now + self.round_trip(v);
                 self.plan(later, v, Next::Enter);
             }
@@ -159,10 +160,6 @@ impl World<'_> {
             Answer::Full => {
                 self.tally.full += 1;
                 self.try_later(now, v, Next::Enter);
-            }
-            Answer::Gone => {
-                let later = now + self.round_trip(v);
-                self.plan(later, v, Next::Enter);
             }
             // Nothing of this run leads here.
             Answer::Closed | Answer::NotOpen { .. } | Answer::Done | Answer::Stats(_) => {}

@@ -148,6 +148,8 @@ pub(super) fn of(world: &World<'_>) -> Report {
             load("heartbeats/s", |s| s.heartbeats),
             load("requests/s", |s| s.requests),
             load("requests/s, busiest gateway", |s| s.busiest_requests),
+            load("waiting", |s| s.waiting),
+            load("inside", |s| s.inside),
             load("connections", |s| s.connections),
             load("connections, busiest gateway", |s| s.busiest_connections),
             load("operations/s at the store", |s| s.ops),

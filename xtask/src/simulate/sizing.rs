@@ -112,7 +112,7 @@ fn store_words(sizing: &Sizing) -> String {
     };
     format!(
         "Valkey: {verdict}. Its core is {:.0} % busy in the busiest second, and it holds {}: give it \
-         {:.0} GB, twice that and 1 GB at least, because a snapshot may double it.",
+         {:.0} GB (twice that, because a snapshot may double it; at least 1 GB).",
         busy * 100.0,
         bytes(sizing.store_bytes),
         gb.ceil(),

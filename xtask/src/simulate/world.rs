@@ -93,7 +93,7 @@ fn arrival_ms(options: &Options, chance: Chance, visitor: u32) -> u32 {
 
 impl World<'_> {
     fn millisecond(&mut self, now_ms: u32) {
-        if now_ms % 1_000 == 0 {
+        if now_ms.is_multiple_of(1_000) {
             self.holders.advance(now_ms);
         }
         if self.options.kill_gateway_at.is_some_and(|s| s * 1_000 + OPENING_MS == now_ms) {
