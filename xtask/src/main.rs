@@ -1,10 +1,11 @@
 //! Checks of the project's own rules: `cargo run -p xtask -- layers`. `cargo test -p xtask` runs
-//! them too, so that a broken rule fails the build.
+//! them too, so that a broken rule fails the build. And a tool: `simulate` sizes an access queue.
 
 mod files;
 mod layers;
 mod manifests;
 mod request_path;
+mod simulate;
 
 use std::{
     env,
@@ -20,7 +21,8 @@ fn main() -> Result<()> {
         Some("layers") => layers()?,
         Some("files") => files::check(&root())?,
         Some("request-path") => request_path::check(&root())?,
-        _ => bail!("usage: cargo run -p xtask -- layers | files | request-path"),
+        Some("simulate") => return simulate::run(env::args().skip(2)),
+        _ => bail!("usage: cargo run -p xtask -- layers | files | request-path | simulate"),
     };
     for problem in &problems {
         writeln!(io::stderr(), "{problem}")?;

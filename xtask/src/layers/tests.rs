@@ -18,6 +18,7 @@ fn lower_layers_may_be_imported() {
         ("corvus-proxy", &["corvus-tls", "corvus-queue", "rustls", "hyper"], &["corvus-testkit"]),
         ("corvus", &["corvus-proxy", "corvus-admin"], &["corvus-testkit", "hyper", "rustls"]),
         ("corvus-testkit", &["corvus-core", "corvus-proxy", "rustls", "hyper"], &[]),
+        ("xtask", &["corvus-core", "corvus-config", "corvus-queue"], &[]),
     ] {
         assert_eq!(problems(name, normal, dev), Vec::<String>::new(), "{name}");
     }
