@@ -16,7 +16,9 @@ cargo test --locked --quiet -p xtask
 [ "${1:-}" = lint ] && exit 0
 
 say "what the tests need"
-install_debian chromium=chromium node=nodejs npm=npm curl=curl openssl=openssl
+install_debian chromium=chromium node=nodejs npm=npm curl=curl openssl=openssl \
+  redis-server=redis-server python3=python3 pip3=python3-pip
+install_valkey
 cargo nextest --version >/dev/null 2>&1 || {
   say "installing cargo-nextest"
   cargo install --locked cargo-nextest
@@ -24,7 +26,7 @@ cargo nextest --version >/dev/null 2>&1 || {
 npm ci --prefix tests/browser --no-audit --no-fund --silent
 
 say "tests"
-export CORVUS_REQUIRE_BROWSER=1
+export CORVUS_REQUIRE_BROWSER=1 CORVUS_REQUIRE_STORES=1
 cargo nextest run --workspace --locked --profile "${NEXTEST_PROFILE:-ci}"
 
 say "doc tests and docs"

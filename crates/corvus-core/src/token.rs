@@ -31,7 +31,9 @@ const MAC_LEN: usize = 43;
 
 /// A visitor's session: 128 random bits, one for each browser however many tabs; 22 characters of
 /// base64url as text.
-#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+///
+/// Ordered as their texts are: that is what a sorted set of a store does among equal scores.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct Sid([u8; 16]);
 
 impl Sid {
@@ -55,13 +57,31 @@ impl Sid {
         let n = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
         (n == bytes.len()).then_some(Self(bytes))
     }
+
+    /// The text form, which is ASCII.
+    pub fn text(&self) -> [u8; Self::TEXT_LEN] {
+        let mut text = [0; Self::TEXT_LEN];
+        let encoded = URL_SAFE_NO_PAD.encode_slice(self.0, &mut text);
+        debug_assert_eq!(encoded, Ok(Self::TEXT_LEN));
+        text
+    }
+}
+
+impl Ord for Sid {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.text().cmp(&other.text())
+    }
+}
+
+impl PartialOrd for Sid {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl fmt::Display for Sid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0; Self::TEXT_LEN];
-        let n = URL_SAFE_NO_PAD.encode_slice(self.0, &mut text).map_err(|_| fmt::Error)?;
-        f.write_str(std::str::from_utf8(&text[..n]).map_err(|_| fmt::Error)?)
+        f.write_str(std::str::from_utf8(&self.text()).map_err(|_| fmt::Error)?)
     }
 }
 

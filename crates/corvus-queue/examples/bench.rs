@@ -15,10 +15,7 @@ use corvus_core::{
     Clock, Id, SystemClock,
     token::{Admission, Sid, SigningKey, SigningKeys},
 };
-use corvus_queue::{
-    Engine, KeyStore,
-    op::{Caller, Op},
-};
+use corvus_queue::{Engine, KeyStore, op::Op};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let waiting: usize = match std::env::args().nth(1) {
@@ -82,11 +79,8 @@ impl Bench {
         ops: &[Op],
     ) -> Result<(), Box<dyn std::error::Error>> {
         let start = self.clock.mono_us();
-        let mut report = None;
         for chunk in ops.chunks(batch) {
-            let reply = engine.call(&self.id, Caller { gateway: 1, report }, chunk).await?;
-            report = Some(reply.report());
-            black_box(&reply.answers);
+            black_box(engine.call(&self.id, chunk).await?.answers);
         }
         let passed = (self.clock.mono_us() - start).max(1) as f64 / 1e6;
         print(name, ops.len() as f64 / passed, "1/s");
@@ -115,7 +109,7 @@ async fn in_memory(bench: &Bench, waiting: usize) -> Result<(), Box<dyn std::err
     engine.configure(&[bench.queue(u64::MAX)]);
     let inside = waiting / 2;
     for _ in 0..=waiting / 1_000 {
-        engine.call(&bench.id, Caller::new(1), &[]).await?;
+        engine.call(&bench.id, &[]).await?;
     }
     let now_ms = bench.clock.wall_ms();
     let heartbeats: Vec<Op> = sids[..inside]

@@ -9,6 +9,7 @@
 pub(crate) mod laws;
 mod model;
 mod stories;
+pub(crate) mod tape;
 mod world;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ use crate::{
 
 /// A queue store under test. Times are the store's own.
 pub(crate) trait Store: Sized {
+    /// A new one, empty.
+    fn open(settings: &QueueSettings) -> Self;
     fn call(&mut self, now: u64, caller: Caller, ops: &[Op]) -> Reply;
     fn configure(&mut self, now: u64, settings: QueueSettings);
     /// Loses everything but the settings.
@@ -56,15 +59,13 @@ pub(crate) struct Pair {
     model: Model,
 }
 
-impl Pair {
-    pub(crate) fn new(settings: &QueueSettings) -> Self {
+impl Store for Pair {
+    fn open(settings: &QueueSettings) -> Self {
         let mut room = Room::new(settings.clone(), DRAW_KEY, false);
         room.track_changes();
         Self { room, model: Model::new(settings.clone(), DRAW_KEY) }
     }
-}
 
-impl Store for Pair {
     fn call(&mut self, now: u64, caller: Caller, ops: &[Op]) -> Reply {
         let reply = self.room.call(now, caller, ops);
         assert_eq!(reply, self.model.call(now, caller, ops), "room, model; {ops:?} at {now}");

@@ -25,6 +25,9 @@ use crate::{
 
 pub use self::journal::JournalError;
 
+/// Nobody else calls, and the state cannot be lost without us: nothing to report.
+const LONE: Caller = Caller::new(0);
+
 /// Rooms of one process.
 pub struct Embedded {
     rooms: Arc<Rooms>,
@@ -142,12 +145,12 @@ impl Embedded {
     }
 
     /// One call: a pass, then `ops` in order.
-    pub fn call(&self, queue: &Id, caller: Caller, ops: &[Op]) -> Result<Reply, StoreError> {
+    pub fn call(&self, queue: &Id, ops: &[Op]) -> Result<Reply, StoreError> {
         let rooms = self.rooms.load();
         let shared = rooms.get(queue).ok_or_else(|| StoreError::UnknownQueue(queue.to_string()))?;
         let mut room = shared.lock();
         // Read under the lock: calls see times in the order in which they happen.
-        Ok(room.call(self.clock.wall_ms(), caller, ops))
+        Ok(room.call(self.clock.wall_ms(), LONE, ops))
     }
 
     /// Numbers of a queue, without a pass.

@@ -8,7 +8,7 @@ use corvus_core::{Clock, Id};
 use crate::{
     embedded::{Embedded, JournalError, Notice},
     keys::{KeyError, KeyStore},
-    op::{Caller, Op, Reply, Stats, StoreError},
+    op::{Op, Reply, Stats, StoreError},
 };
 
 /// Where queues live.
@@ -51,11 +51,11 @@ impl Engine {
 
     /// One call: a pass over `queue`, then `ops` in order.
     #[expect(clippy::unused_async, reason = "an engine across the network waits here")]
-    pub async fn call(&self, queue: &Id, caller: Caller, ops: &[Op]) -> Result<Reply, StoreError> {
+    pub async fn call(&self, queue: &Id, ops: &[Op]) -> Result<Reply, StoreError> {
         match self {
-            Self::Embedded(engine) => engine.call(queue, caller, ops),
+            Self::Embedded(engine) => engine.call(queue, ops),
             #[cfg(test)]
-            Self::Faulty(engine) => engine.call(queue, caller, ops),
+            Self::Faulty(engine) => engine.call(queue, ops),
         }
     }
 

@@ -9,7 +9,7 @@ use corvus_core::Id;
 
 use crate::{
     embedded::Embedded,
-    op::{Caller, Op, Reply, StoreError},
+    op::{Op, Reply, StoreError},
 };
 
 pub struct Faulty {
@@ -23,11 +23,11 @@ impl Faulty {
         Self { inner, fault: Mutex::new(None), calls: AtomicU64::new(0) }
     }
 
-    pub fn call(&self, q: &Id, caller: Caller, ops: &[Op]) -> Result<Reply, StoreError> {
+    pub fn call(&self, q: &Id, ops: &[Op]) -> Result<Reply, StoreError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         match &*self.fault.lock().unwrap() {
             Some(fault) => Err(fault.clone()),
-            None => self.inner.call(q, caller, ops),
+            None => self.inner.call(q, ops),
         }
     }
 }

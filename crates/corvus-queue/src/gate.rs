@@ -18,7 +18,6 @@ mod limits;
 mod view;
 
 use std::{
-    hash::{BuildHasher, RandomState},
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -31,12 +30,12 @@ use corvus_core::{
 };
 use foldhash::HashMap;
 
-use self::{breaker::Breaker, view::View};
+use self::view::View;
 use crate::{
     embedded::{JournalError, Notice},
     engine::Engine,
     keys::{KeyError, KeyStore},
-    op::{Caller, Op, Reply, Stats, StoreError},
+    op::{Op, Reply, Stats, StoreError},
 };
 
 /// A token may seem to come from this far in the future: replies cross on the network.
@@ -56,9 +55,6 @@ pub struct QueueService {
     clock: Arc<dyn Clock>,
     views: ArcSwap<HashMap<Id, Arc<View>>>,
     configuring: Mutex<()>,
-    breaker: Breaker,
-    /// This process, to a store that several call.
-    gateway: u64,
 }
 
 /// The two cookies of a queue, as the request has them.
@@ -187,15 +183,8 @@ pub struct Standing {
 
 impl QueueService {
     pub fn new(engine: Engine, keys: impl Into<Arc<KeyStore>>, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            engine,
-            keys: keys.into(),
-            clock,
-            views: ArcSwap::default(),
-            configuring: Mutex::new(()),
-            breaker: Breaker::default(),
-            gateway: RandomState::new().hash_one(()),
-        }
+        let (views, configuring) = (ArcSwap::default(), Mutex::new(()));
+        Self { engine, keys: keys.into(), clock, views, configuring }
     }
 
     /// Takes the queues of a new Snapshot; returns what of their settings does not hold yet. Call
@@ -295,7 +284,7 @@ impl QueueService {
 
     /// Whether calls are held back because the store failed.
     pub fn store_is_down(&self) -> bool {
-        self.breaker.is_open()
+        self.views.load().values().any(|view| view.breaker.is_open())
     }
 
     /// Signs with a new key from now on; see [`KeyStore::rotate`].
@@ -345,25 +334,24 @@ impl QueueService {
     }
 
     async fn call_once(&self, view: &View, ops: &[Op]) -> Result<Reply, StoreError> {
-        if !self.breaker.allows(self.clock.mono_ms()) {
+        if !view.breaker.allows(self.clock.mono_ms()) {
             return Err(StoreError::Unreachable("it failed moments ago".into()));
         }
-        let caller = Caller { gateway: self.gateway, report: view.report() };
-        let result = self.engine.call(&view.id, caller, ops).await;
+        let result = self.engine.call(&view.id, ops).await;
         let mono = self.clock.mono_ms();
         match &result {
             Ok(reply) => {
-                self.breaker.close();
+                view.breaker.close();
                 view.note(reply, mono);
             }
             Err(StoreError::Unreachable(why)) => {
-                if !self.breaker.is_open() {
+                if !view.breaker.is_open() {
                     tracing::warn!(queue = %view.id, why, "the queue store cannot be reached");
                 }
-                self.breaker.trip(mono);
+                view.breaker.trip(mono);
             }
             // It answered.
-            Err(StoreError::Full | StoreError::UnknownQueue(_)) => self.breaker.close(),
+            Err(StoreError::Full | StoreError::UnknownQueue(_)) => view.breaker.close(),
         }
         result
     }

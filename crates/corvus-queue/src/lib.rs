@@ -16,6 +16,7 @@ pub mod keys;
 pub mod op;
 pub mod room;
 pub mod shared;
+pub mod valkey;
 
 #[cfg(test)]
 mod contract;

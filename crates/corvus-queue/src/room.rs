@@ -15,11 +15,12 @@ mod table;
 
 use corvus_config::snapshot::{Method, QueueSettings};
 
-use self::{callers::Callers, deadlines::Deadlines, line::Line, save::Changes, table::Table};
+pub(crate) use self::draw::Draw;
 #[cfg(not(test))]
-use self::{draw::Draw, pace::Pace};
+use self::pace::Pace;
 #[cfg(test)]
-pub(crate) use self::{draw::Draw, pace::Pace};
+pub(crate) use self::pace::Pace;
+use self::{callers::Callers, deadlines::Deadlines, line::Line, save::Changes, table::Table};
 use crate::op::{Answer, Caller, Op, Reply, Stats, WAIT_BUCKETS_S};
 
 pub use self::{

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,6 +24,36 @@ pub enum Mode {
     /// Accept, keep open, forward nothing: the peer's host has lost its cable. What was held back
     /// goes on with [`Mode::Pass`].
     HalfOpen,
+    /// As [`Mode::HalfOpen`] for what is open, and refuse what comes: the peer came back elsewhere,
+    /// and nobody told the connections.
+    Abandoned,
+    /// What clients say arrives, and no answer comes back until [`Mode::Pass`]. With [`Mode::Cut`]
+    /// after it the answers are lost, and what was asked for has happened.
+    Mute,
+}
+
+impl Mode {
+    fn listens(self) -> bool {
+        !matches!(self, Self::Cut | Self::Abandoned)
+    }
+
+    /// Whether bytes in this direction wait.
+    fn holds(self, direction: Direction) -> bool {
+        match self {
+            // What was held back when the line is cut never arrives.
+            Self::HalfOpen | Self::Abandoned | Self::Cut => true,
+            Self::Mute => direction == Direction::Down,
+            Self::Pass | Self::Slow(_) => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    /// From the client.
+    Up,
+    /// To the client.
+    Down,
 }
 
 /// A TCP proxy on 127.0.0.1 with a [`Mode`].
@@ -60,8 +90,9 @@ impl ChaosProxy {
         self.server.addr()
     }
 
-    /// Changes the mode. When this returns the listener has followed: after [`Mode::Cut`] connects
-    /// are refused, after the others they are accepted.
+    /// Changes the mode. When this returns the listener has followed: after [`Mode::Cut`] and
+    /// [`Mode::Abandoned`] connects are refused, after the others they are accepted. After a cut no
+    /// connection is left.
     pub fn set(&self, mode: Mode) {
         if *self.mode.borrow() != mode {
             self.mode.send_replace(mode);
@@ -79,6 +110,14 @@ impl ChaosProxy {
 
     pub fn half_open(&self) {
         self.set(Mode::HalfOpen);
+    }
+
+    pub fn abandon(&self) {
+        self.set(Mode::Abandoned);
+    }
+
+    pub fn mute(&self) {
+        self.set(Mode::Mute);
     }
 
     /// Back to [`Mode::Pass`].
@@ -118,13 +157,17 @@ impl Proxy {
     async fn run(mut self, applied: &std::sync::mpsc::SyncSender<Mode>) -> io::Result<()> {
         loop {
             let mode = *self.mode.borrow_and_update();
-            let listener = if mode == Mode::Cut {
-                None
-            } else {
+            let listener = if mode.listens() {
                 let socket = bind(self.addr)?;
                 socket.listen(1024)?;
                 Some(TcpListener::from_std(socket.into())?)
+            } else {
+                None
             };
+            if mode == Mode::Cut {
+                // Or a quick change back would spare those that had not seen it.
+                let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+            }
             if applied.send(mode).is_err() {
                 return Ok(());
             }
@@ -141,8 +184,8 @@ impl Proxy {
                         if changed.is_err() {
                             return Ok(());
                         }
-                        let cut = *self.mode.borrow() == Mode::Cut;
-                        if listener.is_none() || cut {
+                        let listens = self.mode.borrow().listens();
+                        if listener.is_none() || !listens {
                             break;
                         }
                         // The listener stays, so that no connection in its backlog is lost.
@@ -157,11 +200,19 @@ impl Proxy {
     }
 
     fn connect(&self, client: TcpStream) {
-        let (target, mut mode, open) = (self.target, self.mode.clone(), self.open.clone());
+        let (target, mode, open) = (self.target, self.mode.clone(), self.open.clone());
+        let mut cut = mode.clone();
+        open.send_modify(|n| *n += 1);
+        // With zero linger, closing is a reset: whatever ends a connection before its time, one side
+        // reaches the other as it was.
+        let _ = client.set_zero_linger();
         tokio::spawn(async move {
-            open.send_modify(|n| *n += 1);
             // The ends of connections are what these tests are about: an error is one of them.
-            let _ = forward(client, target, &mut mode).await;
+            tokio::select! {
+                biased;
+                _ = cut.wait_for(|m| *m == Mode::Cut) => {}
+                _ = forward(client, target, mode) => {}
+            }
             open.send_modify(|n| *n -= 1);
         });
     }
@@ -170,50 +221,41 @@ impl Proxy {
 async fn forward(
     mut client: TcpStream,
     target: SocketAddr,
-    mode: &mut watch::Receiver<Mode>,
+    mut mode: watch::Receiver<Mode>,
 ) -> io::Result<()> {
-    let passing = mode.wait_for(|m| *m != Mode::HalfOpen).await;
-    if passing.map_or(true, |m| *m == Mode::Cut) {
-        return client.set_zero_linger();
-    }
-    let Ok(mut server) = TcpStream::connect(target).await else {
-        return client.set_zero_linger();
-    };
+    let _ = mode.wait_for(|m| !m.holds(Direction::Up)).await;
+    let mut server = TcpStream::connect(target).await?;
+    server.set_zero_linger()?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (client_read, client_write) = client.split();
     let (server_read, server_write) = server.split();
-    let (up, down) = (mode.clone(), mode.clone());
-    let both = async {
-        tokio::try_join!(copy(client_read, server_write, up), copy(server_read, client_write, down))
-    };
-    let ended = tokio::select! {
-        done = both => done.is_ok(),
-        _ = mode.wait_for(|m| *m == Mode::Cut) => false,
-    };
-    if !ended {
-        // With zero linger, closing is a reset: the end of one side reaches the other as it was.
-        client.set_zero_linger()?;
-        server.set_zero_linger()?;
-    }
-    Ok(())
+    tokio::try_join!(
+        copy(client_read, server_write, mode.clone(), Direction::Up),
+        copy(server_read, client_write, mode, Direction::Down)
+    )?;
+    SockRef::from(&client).set_linger(None)?;
+    SockRef::from(&server).set_linger(None)
 }
 
 async fn copy(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
     mut mode: watch::Receiver<Mode>,
+    direction: Direction,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        let n = from.read(&mut buffer).await?;
+        let read = from.read(&mut buffer).await;
         let now = *mode.borrow();
         if let Mode::Slow(delay) = now {
             tokio::time::sleep(delay).await;
         }
-        if mode.wait_for(|m| *m != Mode::HalfOpen).await.is_err() {
+        if mode.wait_for(|m| !m.holds(direction)).await.is_err() {
             return Ok(());
         }
+        // Only now: a reset does not pass a cut cable either.
+        let n = read?;
         if n == 0 {
             return to.shutdown().await;
         }

@@ -28,6 +28,7 @@ mod port;
 mod raw_client;
 mod raw_origin;
 mod server;
+pub mod store;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -47,7 +48,9 @@ pub use port::{data_dir, free_port};
 pub use raw_client::{RawClient, RawResponse, ResponseHead};
 pub use raw_origin::{RawOrigin, Step};
 pub use tempfile::TempDir;
-pub use tls::{Authority, Certificate, client_config, client_config_as, server_config};
+pub use tls::{
+    Authority, Certificate, client_config, client_config_as, client_config_trusting, server_config,
+};
 pub use visitor::{Accept, Page, Visitor};
 pub use websocket::{Message, WebSocket};
 

@@ -105,6 +105,18 @@ pub fn client_config_as(certificate: &Certificate, alpn: &[&str]) -> Arc<ClientC
     Arc::new(config)
 }
 
+/// A client configuration that accepts what the authority `ca` has signed, for the right name.
+pub fn client_config_trusting(ca: CertificateDer<'static>) -> Arc<ClientConfig> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(ca).expect("an authority's certificate");
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .expect("the provider's TLS versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
 fn any_server() -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
     ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

@@ -249,7 +249,7 @@ impl Model {
     }
 
     fn good_place(&self, now: u64, sid: Sid, place: Option<Place>) -> Option<u64> {
-        let place = place?;
+        let place = place.filter(|place| place.sid == sid)?;
         let end = place.due_ms + self.s.queue_ttl_ms;
         let fresh = now <= end
             || (now <= self.resumed_at + 30_000 + self.s.queue_ttl_ms && end >= self.gap_from);
@@ -437,6 +437,10 @@ impl Model {
 }
 
 impl Store for Model {
+    fn open(settings: &QueueSettings) -> Self {
+        Self::new(settings.clone(), super::DRAW_KEY)
+    }
+
     fn call(&mut self, now: u64, caller: Caller, ops: &[Op]) -> Reply {
         let mut more = self.pass(now, caller);
         let answers = ops.iter().map(|op| self.apply(now, op, &mut more)).collect();

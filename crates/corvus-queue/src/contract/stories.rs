@@ -5,24 +5,24 @@ use corvus_config::snapshot::{Method, QueueSettings};
 use corvus_core::token::{Admission, Place, Ticket};
 
 use super::{
-    Pair, Store, settings, sid, with_rate,
+    Store, settings, sid, with_rate,
     world::{START, Step, World},
 };
 use crate::op::{Answer, Caller, Op};
 
-fn world(settings: QueueSettings, visitors: usize, gateways: usize) -> World<Pair> {
-    let mut world = World::new(Pair::new(&settings), settings, visitors, gateways);
+fn world<S: Store>(settings: QueueSettings, visitors: usize, gateways: usize) -> World<S> {
+    let mut world = World::new(S::open(&settings), settings, visitors, gateways);
     world.wait(6_000);
     world
 }
 
 /// No gateway is in contact for `ms`.
-fn outage(world: &mut World<Pair>, ms: u64) {
+fn outage<S: Store>(world: &mut World<S>, ms: u64) {
     world.time += ms;
 }
 
 /// `v` polls whenever the answer says so, for `ms`.
-fn poll_for(world: &mut World<Pair>, visitors: &[usize], ms: u64) {
+fn poll_for<S: Store>(world: &mut World<S>, visitors: &[usize], ms: u64) {
     let mut left = ms;
     while left > 0 {
         let part = left.min(3_000);
@@ -45,9 +45,8 @@ fn admitted(answer: Option<Answer>) -> bool {
     matches!(answer, Some(Answer::Admitted { .. }))
 }
 
-#[test]
-fn s01_rejoining_after_leaving_keeps_the_second_ticket_through_a_lapsed_grant() {
-    let mut w = world(settings(1), 3, 1);
+fn s01_rejoining_after_leaving_keeps_the_second_ticket_through_a_lapsed_grant<S: Store>() {
+    let mut w = world::<S>(settings(1), 3, 1);
     w.enter(0, 0);
     assert_eq!(rank(w.enter(1, 0)), Some(1));
     let first = w.ticket(1).unwrap();
@@ -67,9 +66,8 @@ fn s01_rejoining_after_leaving_keeps_the_second_ticket_through_a_lapsed_grant() 
     assert_eq!(w.ticket(1), Some(second));
 }
 
-#[test]
-fn s02_inside_after_an_outage_longer_than_the_session() {
-    let mut w = world(settings(1), 2, 1);
+fn s02_inside_after_an_outage_longer_than_the_session<S: Store>() {
+    let mut w = world::<S>(settings(1), 2, 1);
     assert!(admitted(w.enter(0, 0)));
     outage(&mut w, 70_000);
     // The newcomer comes first, and finds the place taken.
@@ -77,9 +75,8 @@ fn s02_inside_after_an_outage_longer_than_the_session() {
     assert!(w.is_inside(0));
 }
 
-#[test]
-fn s03_a_failover_that_lost_a_promotion_leaves_the_session_inside_once() {
-    let mut w = world(settings(1), 2, 1);
+fn s03_a_failover_that_lost_a_promotion_leaves_the_session_inside_once<S: Store>() {
+    let mut w = world::<S>(settings(1), 2, 1);
     w.enter(0, 0);
     w.enter(1, 0);
     w.step(&Step::Replicate);
@@ -93,9 +90,8 @@ fn s03_a_failover_that_lost_a_promotion_leaves_the_session_inside_once() {
     assert!(w.is_inside(1) && !w.is_waiting(1));
 }
 
-#[test]
-fn s04_after_a_wipe_places_are_held_for_those_inside() {
-    let mut w = world(settings(3), 5, 1);
+fn s04_after_a_wipe_places_are_held_for_those_inside<S: Store>() {
+    let mut w = world::<S>(settings(3), 5, 1);
     assert!(admitted(w.enter(0, 0)) && admitted(w.enter(1, 0)));
     w.step(&Step::Wipe);
     for v in 2..5 {
@@ -108,9 +104,8 @@ fn s04_after_a_wipe_places_are_held_for_those_inside() {
     assert_eq!(in_now, [2], "one newcomer was let in, not three");
 }
 
-#[test]
-fn s05_nobody_loses_a_slot_while_nobody_was_in_contact() {
-    let mut w = world(settings(1), 2, 1);
+fn s05_nobody_loses_a_slot_while_nobody_was_in_contact<S: Store>() {
+    let mut w = world::<S>(settings(1), 2, 1);
     assert!(admitted(w.enter(0, 0)));
     outage(&mut w, 61_000);
     assert!(!admitted(w.enter(1, 0)));
@@ -120,9 +115,8 @@ fn s05_nobody_loses_a_slot_while_nobody_was_in_contact() {
     assert_eq!(w.store.peek(now).active.len(), 1);
 }
 
-#[test]
-fn s06_vanished_grants_cost_grant_ttl_not_active_ttl() {
-    let mut w = world(settings(2), 5, 1);
+fn s06_vanished_grants_cost_grant_ttl_not_active_ttl<S: Store>() {
+    let mut w = world::<S>(settings(2), 5, 1);
     (0..5).for_each(|v| _ = w.enter(v, 0));
     w.leave(0, 0);
     w.leave(1, 0);
@@ -133,9 +127,8 @@ fn s06_vanished_grants_cost_grant_ttl_not_active_ttl() {
     assert!(w.is_inside(4));
 }
 
-#[test]
-fn s07_a_wipe_after_release_all_costs_five_seconds() {
-    let mut w = world(settings(2), 3, 1);
+fn s07_a_wipe_after_release_all_costs_five_seconds<S: Store>() {
+    let mut w = world::<S>(settings(2), 3, 1);
     w.enter(0, 0);
     w.enter(1, 0);
     w.step(&Step::ReleaseAll);
@@ -146,9 +139,8 @@ fn s07_a_wipe_after_release_all_costs_five_seconds() {
     assert!(w.is_inside(2));
 }
 
-#[test]
-fn s08_a_failover_that_lost_a_heartbeat_gives_nobodys_slot_away() {
-    let mut w = world(settings(1), 2, 1);
+fn s08_a_failover_that_lost_a_heartbeat_gives_nobodys_slot_away<S: Store>() {
+    let mut w = world::<S>(settings(1), 2, 1);
     w.enter(0, 0);
     w.step(&Step::Replicate);
     w.wait(50_000);
@@ -159,9 +151,8 @@ fn s08_a_failover_that_lost_a_heartbeat_gives_nobodys_slot_away() {
     assert!(w.is_inside(0) && w.is_waiting(1));
 }
 
-#[test]
-fn s09_a_heartbeat_just_too_late_takes_no_slot() {
-    let mut w = world(settings(1), 3, 1);
+fn s09_a_heartbeat_just_too_late_takes_no_slot<S: Store>() {
+    let mut w = world::<S>(settings(1), 3, 1);
     w.enter(0, 0);
     let old = w.visitors[0].admission.unwrap();
     poll_for(&mut w, &[], 58_000);
@@ -181,9 +172,8 @@ fn s09_a_heartbeat_just_too_late_takes_no_slot() {
     assert_eq!(w.store.peek(now).queue.get(&sid(2)).copied(), ticket);
 }
 
-#[test]
-fn s10_a_clock_thirty_seconds_back_stops_nothing_and_keeps_the_order() {
-    let mut w = world(with_rate(2, 1.0, 1.0), 6, 1);
+fn s10_a_clock_thirty_seconds_back_stops_nothing_and_keeps_the_order<S: Store>() {
+    let mut w = world::<S>(with_rate(2, 1.0, 1.0), 6, 1);
     (0..4).for_each(|v| _ = w.enter(v, 0));
     poll_for(&mut w, &[2, 3], 3_000);
     w.step(&Step::Clock(-30_000));
@@ -191,7 +181,7 @@ fn s10_a_clock_thirty_seconds_back_stops_nothing_and_keeps_the_order() {
     w.leave(0, 0);
     w.wait(3_000);
     assert!(w.is_inside(2), "admissions go on");
-    let mut w = world(settings(0), 6, 1);
+    let mut w = world::<S>(settings(0), 6, 1);
     (0..3).for_each(|v| _ = w.enter(v, 0));
     w.step(&Step::Wipe);
     w.step(&Step::Clock(-30_000));
@@ -200,9 +190,8 @@ fn s10_a_clock_thirty_seconds_back_stops_nothing_and_keeps_the_order() {
     assert_eq!(rank(w.poll(0, 0)), Some(1));
 }
 
-#[test]
-fn s11_a_lapsed_grant_keeps_its_place_through_an_outage() {
-    let mut w = world(settings(1), 2, 1);
+fn s11_a_lapsed_grant_keeps_its_place_through_an_outage<S: Store>() {
+    let mut w = world::<S>(settings(1), 2, 1);
     w.enter(0, 0);
     w.enter(1, 0);
     let ticket = w.ticket(1);
@@ -216,9 +205,8 @@ fn s11_a_lapsed_grant_keeps_its_place_through_an_outage() {
     assert_eq!(w.ticket(1), ticket);
 }
 
-#[test]
-fn s12_a_flushed_place_reissued_by_a_cut_off_gateway_is_refused() {
-    let mut w = world(settings(0), 2, 2);
+fn s12_a_flushed_place_reissued_by_a_cut_off_gateway_is_refused<S: Store>() {
+    let mut w = world::<S>(settings(0), 2, 2);
     w.enter(0, 1);
     w.step(&Step::Cut(1));
     w.wait(1_000);
@@ -230,9 +218,8 @@ fn s12_a_flushed_place_reissued_by_a_cut_off_gateway_is_refused() {
     assert!(!w.is_waiting(0));
 }
 
-#[test]
-fn s13_passthrough_lets_waiters_pass_and_reject_tells_them() {
-    let mut w = world(settings(1), 3, 1);
+fn s13_passthrough_lets_waiters_pass_and_reject_tells_them<S: Store>() {
+    let mut w = world::<S>(settings(1), 3, 1);
     (0..3).for_each(|v| _ = w.enter(v, 0));
     w.configure(QueueSettings { method: Method::Reject, ..settings(1) });
     assert_eq!(w.poll(1, 0), Some(Answer::Closed));
@@ -250,9 +237,8 @@ fn s13_passthrough_lets_waiters_pass_and_reject_tells_them() {
     assert_eq!((w.store.peek(now).active.len(), w.store.peek(now).queue.len()), (3, 0));
 }
 
-#[test]
-fn s14_an_open_stream_takes_no_slot_after_leaving() {
-    let mut w = world(settings(1), 2, 1);
+fn s14_an_open_stream_takes_no_slot_after_leaving<S: Store>() {
+    let mut w = world::<S>(settings(1), 2, 1);
     w.enter(0, 0);
     let admission = w.visitors[0].admission.unwrap();
     w.wait(20_000);
@@ -263,9 +249,8 @@ fn s14_an_open_stream_takes_no_slot_after_leaving() {
     assert!(admitted(w.enter(1, 0)));
 }
 
-#[test]
-fn s15_two_thousand_five_hundred_dead_ahead_of_one_live() {
-    let mut w = world(settings(0), 2_501, 1);
+fn s15_two_thousand_five_hundred_dead_ahead_of_one_live<S: Store>() {
+    let mut w = world::<S>(settings(0), 2_501, 1);
     w.calls.clear();
     for v in 0..2_500 {
         w.store.call(
@@ -299,9 +284,8 @@ fn s15_two_thousand_five_hundred_dead_ahead_of_one_live() {
 // The weak points of the articles' design.
 
 /// A grant outlives the check-in the visitor was told, however far back it was promoted.
-#[test]
-fn w1_a_grant_outlives_the_told_poll_interval() {
-    let mut w = world(QueueSettings { grant_ttl_ms: 10_000, ..settings(0) }, 3_000, 1);
+fn w1_a_grant_outlives_the_told_poll_interval<S: Store>() {
+    let mut w = world::<S>(QueueSettings { grant_ttl_ms: 10_000, ..settings(0) }, 3_000, 1);
     for v in 0..3_000 {
         let op = Op::Enter { sid: sid(v), place: None, join: true };
         w.store.call(w.now(), Caller::new(9), &[op]);
@@ -317,9 +301,8 @@ fn w1_a_grant_outlives_the_told_poll_interval() {
 }
 
 /// Whoever is gone counts neither in ranks nor against the limit.
-#[test]
-fn w2_the_dead_do_not_count() {
-    let mut w = world(QueueSettings { max_waiting: 3, ..settings(0) }, 5, 1);
+fn w2_the_dead_do_not_count<S: Store>() {
+    let mut w = world::<S>(QueueSettings { max_waiting: 3, ..settings(0) }, 5, 1);
     (0..3).for_each(|v| _ = w.enter(v, 0));
     assert_eq!(w.enter(3, 0), Some(Answer::Full));
     poll_for(&mut w, &[2], 126_000);
@@ -329,9 +312,8 @@ fn w2_the_dead_do_not_count() {
     assert_eq!(w.store.peek(now).abandoned, 2);
 }
 
-#[test]
-fn w3_a_thousand_dead_ahead_of_one_live_cost_one_pass() {
-    let mut w = world(settings(0), 1_001, 1);
+fn w3_a_thousand_dead_ahead_of_one_live_cost_one_pass<S: Store>() {
+    let mut w = world::<S>(settings(0), 1_001, 1);
     for v in 0..1_000 {
         let op = Op::Enter { sid: sid(v), place: None, join: true };
         w.store.call(w.now(), Caller::new(9), &[op]);
@@ -348,9 +330,8 @@ fn w3_a_thousand_dead_ahead_of_one_live_cost_one_pass() {
     assert!(w.is_inside(1_000));
 }
 
-#[test]
-fn w4_a_wipe_and_a_heartbeat_put_back_whatever_the_capacity() {
-    let mut w = world(settings(1), 1, 1);
+fn w4_a_wipe_and_a_heartbeat_put_back_whatever_the_capacity<S: Store>() {
+    let mut w = world::<S>(settings(1), 1, 1);
     w.enter(0, 0);
     w.step(&Step::Wipe);
     w.configure(settings(0));
@@ -360,9 +341,8 @@ fn w4_a_wipe_and_a_heartbeat_put_back_whatever_the_capacity() {
 }
 
 /// A fixed window would let twice the rate pass at its edge.
-#[test]
-fn w8_no_window_edge_doubles_the_rate() {
-    let mut w = world(with_rate(1_000, 10.0, 1.0), 200, 1);
+fn w8_no_window_edge_doubles_the_rate<S: Store>() {
+    let mut w = world::<S>(with_rate(1_000, 10.0, 1.0), 200, 1);
     w.configure(QueueSettings { paused: true, ..with_rate(1_000, 10.0, 1.0) });
     (0..200).for_each(|v| _ = w.enter(v, 0));
     w.configure(with_rate(1_000, 10.0, 1.0));
@@ -378,9 +358,8 @@ fn w8_no_window_edge_doubles_the_rate() {
     assert!(admitted.iter().map(|(_, n)| n).sum::<u64>() >= 30);
 }
 
-#[test]
-fn switching_between_fifo_and_random_waits_for_an_empty_line() {
-    let mut w = world(settings(0), 4, 1);
+fn switching_between_fifo_and_random_waits_for_an_empty_line<S: Store>() {
+    let mut w = world::<S>(settings(0), 4, 1);
     w.enter(0, 0);
     w.enter(1, 0);
     w.configure(QueueSettings { method: Method::Random, ..settings(0) });
@@ -399,13 +378,12 @@ fn switching_between_fifo_and_random_waits_for_an_empty_line() {
     assert_eq!(place.map(|p| p.ticket), again.map(|p| p.ticket), "no second lot");
 }
 
-#[test]
-fn schedule_not_open_then_lots_then_closed() {
+fn schedule_not_open_then_lots_then_closed<S: Store>() {
     let mut s = settings(1);
     s.schedule.opens_at_ms = Some(START + 10_000);
     s.schedule.starts_at_ms = Some(START + 20_000);
     s.schedule.ends_at_ms = Some(START + 200_000);
-    let mut w = world(s, 3, 1);
+    let mut w = world::<S>(s, 3, 1);
     let opens_at_ms = START + 10_000;
     assert_eq!(w.enter(0, 0), Some(Answer::NotOpen { opens_at_ms }));
     w.wait(5_000);
@@ -419,17 +397,50 @@ fn schedule_not_open_then_lots_then_closed() {
 }
 
 /// Somebody else's place, or one of the future, gives nothing away and breaks nothing.
-#[test]
-fn a_place_of_another_session_is_ignored() {
-    let mut w = world(settings(0), 3, 1);
+fn a_place_of_another_session_is_ignored<S: Store>() {
+    let mut w = world::<S>(settings(0), 3, 1);
     w.enter(0, 0);
     let stolen = Place { ticket: Ticket::Number(1), ..w.visitors[0].place.unwrap() };
-    let mut room = crate::room::Room::new(settings(0), [0; 16], true);
-    room.call(START, Caller::new(9), &[Op::Enter { sid: sid(1), place: None, join: true }]);
-    let reply = room.call(
-        START + 1,
-        Caller::new(9),
-        &[Op::Enter { sid: sid(2), place: Some(stolen), join: true }],
-    );
+    let now = w.now();
+    let op = Op::Enter { sid: sid(2), place: Some(stolen), join: true };
+    let reply = w.store.call(now, w.caller(0), &[op]);
     assert!(matches!(reply.answers[0], Answer::Waiting(w) if w.rank == Some(2)));
 }
+
+/// The stories as tests on one engine.
+macro_rules! stories_on {
+    ($engine:ident, $store:ty; $($story:ident)*) => {
+        mod $engine {
+            $(#[test]
+            fn $story() {
+                super::$story::<$store>();
+            })*
+        }
+    };
+}
+
+stories_on!(embedded, crate::contract::Pair;
+    s01_rejoining_after_leaving_keeps_the_second_ticket_through_a_lapsed_grant
+    s02_inside_after_an_outage_longer_than_the_session
+    s03_a_failover_that_lost_a_promotion_leaves_the_session_inside_once
+    s04_after_a_wipe_places_are_held_for_those_inside
+    s05_nobody_loses_a_slot_while_nobody_was_in_contact
+    s06_vanished_grants_cost_grant_ttl_not_active_ttl
+    s07_a_wipe_after_release_all_costs_five_seconds
+    s08_a_failover_that_lost_a_heartbeat_gives_nobodys_slot_away
+    s09_a_heartbeat_just_too_late_takes_no_slot
+    s10_a_clock_thirty_seconds_back_stops_nothing_and_keeps_the_order
+    s11_a_lapsed_grant_keeps_its_place_through_an_outage
+    s12_a_flushed_place_reissued_by_a_cut_off_gateway_is_refused
+    s13_passthrough_lets_waiters_pass_and_reject_tells_them
+    s14_an_open_stream_takes_no_slot_after_leaving
+    s15_two_thousand_five_hundred_dead_ahead_of_one_live
+    w1_a_grant_outlives_the_told_poll_interval
+    w2_the_dead_do_not_count
+    w3_a_thousand_dead_ahead_of_one_live_cost_one_pass
+    w4_a_wipe_and_a_heartbeat_put_back_whatever_the_capacity
+    w8_no_window_edge_doubles_the_rate
+    switching_between_fifo_and_random_waits_for_an_empty_line
+    schedule_not_open_then_lots_then_closed
+    a_place_of_another_session_is_ignored
+);

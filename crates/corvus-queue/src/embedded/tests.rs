@@ -9,7 +9,7 @@ use corvus_core::{
 use super::*;
 use crate::{
     contract::{settings, sid},
-    op::{Answer, Caller},
+    op::Answer,
 };
 
 struct Bench {
@@ -37,7 +37,7 @@ impl Bench {
 
     fn enter(&self, engine: &Embedded, sid: Sid) -> Answer {
         let op = Op::Enter { sid, place: None, join: true };
-        engine.call(&self.id, Caller::new(9), &[op]).unwrap().answers[0]
+        engine.call(&self.id, &[op]).unwrap().answers[0]
     }
 }
 
@@ -94,11 +94,11 @@ fn a_killed_process_keeps_what_was_saved_and_tokens_put_back_the_rest() {
     // A newcomer who comes before the lost one returns is still behind it.
     let newcomer = ticket(bench.enter(&engine, sid(5)));
     let op = Op::Enter { sid: sid(4), place: Some(lost), join: true };
-    let answer = engine.call(&bench.id, Caller::new(9), &[op]).unwrap().answers[0];
+    let answer = engine.call(&bench.id, &[op]).unwrap().answers[0];
     assert!(ticket(answer) < newcomer);
     assert!(matches!(answer, Answer::Waiting(w) if w.rank == Some(4)));
     let op = Op::Heartbeat { admission: inside, place: None, join: true };
-    let answer = engine.call(&bench.id, Caller::new(9), &[op]).unwrap().answers[0];
+    let answer = engine.call(&bench.id, &[op]).unwrap().answers[0];
     assert!(matches!(answer, Answer::Admitted { .. }));
 }
 
@@ -157,7 +157,7 @@ fn history_is_cleared_out() {
             .step_by(3)
             .map(|i| Op::Poll { sid: sid(i), place: None, admission: None })
             .collect();
-        engine.call(&bench.id, Caller::new(9), &polls).unwrap();
+        engine.call(&bench.id, &polls).unwrap();
         engine.save().unwrap();
     }
     drop(engine);

@@ -487,7 +487,7 @@ fn a_reissued_admission_is_still_refused_after_release_all() {
     site.fail(None);
     // Another gateway, which is in contact.
     let id = &site.queue.settings.id;
-    site.faulty().call(id, Caller::new(9), &[Op::ReleaseAll]).unwrap();
+    site.faulty().call(id, &[Op::ReleaseAll]).unwrap();
     site.wait(3_001);
     let (mut next, decision) = site.arrive(None);
     assert!(passes(decision));

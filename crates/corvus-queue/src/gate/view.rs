@@ -1,14 +1,14 @@
 //! What this gateway knows of one queue between two calls.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicI64, AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use corvus_core::{Id, token::Sid};
 
-use super::limits::{Beats, Limiter, Waiters};
-use crate::op::{Reply, Report};
+use super::{
+    breaker::Breaker,
+    limits::{Beats, Limiter, Waiters},
+};
+use crate::op::Reply;
 
 const UNKNOWN: i64 = i64::MIN;
 
@@ -18,7 +18,8 @@ pub(super) struct View {
     offset: AtomicI64,
     /// The store's time at the first reply.
     since: AtomicU64,
-    latest: Mutex<Option<Report>>,
+    /// For this queue alone: in a Cluster the servers of others may be well.
+    pub(super) breaker: Breaker,
     pub(super) joins: Limiter<std::net::IpAddr>,
     pub(super) polls: Limiter<Sid>,
     pub(super) beats: Beats,
@@ -31,7 +32,7 @@ impl View {
             id,
             offset: AtomicI64::new(UNKNOWN),
             since: AtomicU64::new(0),
-            latest: Mutex::new(None),
+            breaker: Breaker::default(),
             joins: Limiter::new(60_000),
             polls: Limiter::new(1_000),
             beats: Beats::new(),
@@ -53,20 +54,11 @@ impl View {
         issued_ms >= self.since.load(Ordering::Relaxed)
     }
 
-    pub(super) fn report(&self) -> Option<Report> {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn note(&self, reply: &Reply, mono: u64) {
         let offset = reply.now_ms.cast_signed().saturating_sub(mono.cast_signed());
         let first = self.offset.swap(offset, Ordering::Relaxed) == UNKNOWN;
         if first {
             self.since.store(reply.now_ms, Ordering::Relaxed);
-        }
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        // Replies of several workers may come in another order than they were made.
-        if latest.is_none_or(|old| old.born_ms != reply.born_ms || old.n < reply.n) {
-            *latest = Some(reply.report());
         }
     }
 }

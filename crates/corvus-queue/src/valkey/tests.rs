@@ -1,0 +1,69 @@
+//! The whole engine, from the thread of a caller.
+
+use corvus_config::snapshot::{OnStoreFailure, QueueGate, QueuePage, SameSite};
+use corvus_testkit::store::{StoreOptions, StoreServer};
+
+use super::*;
+use crate::{
+    contract::{settings, sid},
+    op::Answer,
+};
+
+fn queue(capacity: u64) -> Arc<Queue> {
+    let gate = QueueGate {
+        joins_per_ip_per_min: 60,
+        polls_per_session_per_s: 3,
+        max_waiting_per_ip: None,
+        on_store_failure: OnStoreFailure::Closed,
+        bind_network: false,
+        paths: vec!["/".into()],
+        bypass: None,
+        cookie_same_site: SameSite::Lax,
+        cookie_domain: None,
+        status: 429,
+        page: QueuePage::default(),
+    };
+    Arc::new(Queue { settings: settings(capacity), gate })
+}
+
+#[tokio::test]
+async fn two_gateways_share_a_queue_and_its_level() {
+    let Some(store) = StoreServer::start(StoreOptions::default()) else { return };
+    let gateway = || Valkey::start(store.url().parse().unwrap(), [7; 16]).unwrap();
+    let (one, two) = (gateway(), gateway());
+    let id = settings(1).id;
+    let unknown = one.call(&id, &[]).await;
+    assert_eq!(unknown, Err(StoreError::UnknownQueue("drop".into())));
+    one.configure(&[queue(1)]);
+    two.configure(&[queue(1)]);
+    assert_eq!(one.level(&id), None);
+
+    let enter = |i| [Op::Enter { sid: sid(i), place: None, join: true }];
+    let a = one.call(&id, &enter(0)).await.unwrap();
+    let b = two.call(&id, &enter(1)).await.unwrap();
+    assert_eq!((a.waiting, b.waiting), (1, 2));
+    assert!(matches!(b.answers[..], [Answer::Waiting(w)] if w.rank == Some(2)));
+
+    // A change on one is above what both have seen, and the other learns of it.
+    one.configure(&[queue(9)]);
+    one.call(&id, &[]).await.unwrap();
+    two.call(&id, &[]).await.unwrap();
+    let level = two.level(&id).unwrap();
+    assert_eq!((level.version, level.capacity), (2, 9));
+    two.configure(&[queue(4)]);
+    two.call(&id, &[]).await.unwrap();
+    one.call(&id, &[]).await.unwrap();
+    let level = one.level(&id).unwrap();
+    assert_eq!((level.version, level.capacity), (3, 4));
+}
+
+#[tokio::test]
+async fn others_use_the_same_connection() {
+    let Some(store) = StoreServer::start(StoreOptions::default()) else { return };
+    let engine = Valkey::start(store.url().parse().unwrap(), [7; 16]).unwrap();
+    let set = redis::cmd("SET").arg("k").arg("v").clone();
+    assert_eq!(engine.command(set).await, Ok(Value::Okay));
+    let get = Arc::new(Script::new("#!lua\nreturn redis.call('GET', KEYS[1]) .. ARGV[1]".into()));
+    let answer = engine.run_script(&get, vec!["k".into()], vec![b"!".to_vec()]).await;
+    assert_eq!(answer, Ok(Value::BulkString(b"v!".to_vec())));
+}
