@@ -6,69 +6,88 @@
 //! corvus:shared:{<family>}:ends      sorted set of the same, by when they end
 //! ```
 
-use std::{sync::LazyLock, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use corvus_core::shared::{
     Answer, Cursor, MAX_ENTRIES, PAGE_BYTES, PAGE_ENTRIES, Page, SharedError, SharedStore,
     check_family, check_names, check_ttl, check_value,
 };
-use redis::{Cmd, ToRedisArgs, Value};
+use redis::{Cmd, Value};
 
-use crate::valkey::Script;
-
-static SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../script/shared.lua").to_owned()));
+use crate::valkey::{Link, LinkError, Remote, Script};
 
 /// A connection to Valkey or Redis, as much of one as is needed here. It is bounded in time, and
 /// sends nothing twice of which it does not know that it was not done.
 pub trait Commands: Send + Sync {
-    fn command(&self, command: Cmd) -> impl Future<Output = Result<Value, CommandError>> + Send;
+    fn command(&self, command: Cmd) -> impl Future<Output = Result<Value, LinkError>> + Send;
+
+    /// Runs a script on the server that owns the first key's slot.
+    fn run(
+        &self,
+        script: &Arc<Script>,
+        keys: Vec<String>,
+        args: Vec<Vec<u8>>,
+    ) -> impl Future<Output = Result<Value, LinkError>> + Send;
 }
 
-/// Why a command has no answer.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum CommandError {
-    /// A transport failure, or no answer in time. It may have been done.
-    #[error("the store cannot be reached: {0}")]
-    Unreachable(String),
-    #[error("the store has no memory left")]
-    Full,
-    /// The script has to be sent once more, as text.
-    #[error("the store does not know the script")]
-    NoScript,
-    #[error("the store refuses: {0}")]
-    Refused(String),
-}
+impl Commands for Link {
+    async fn command(&self, command: Cmd) -> Result<Value, LinkError> {
+        Self::command(self, command).await
+    }
 
-impl From<redis::RedisError> for CommandError {
-    fn from(error: redis::RedisError) -> Self {
-        match error.code() {
-            Some("OOM") => Self::Full,
-            Some("NOSCRIPT") => Self::NoScript,
-            // It will pass: a node that starts, or that just became a replica.
-            Some("LOADING" | "READONLY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY") => {
-                Self::Unreachable(error.to_string())
-            }
-            Some(_) => Self::Refused(error.to_string()),
-            None => Self::Unreachable(error.to_string()),
-        }
+    async fn run(
+        &self,
+        script: &Arc<Script>,
+        keys: Vec<String>,
+        args: Vec<Vec<u8>>,
+    ) -> Result<Value, LinkError> {
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        Self::run(self, script, &keys, &args).await
     }
 }
 
-impl From<CommandError> for SharedError {
-    fn from(error: CommandError) -> Self {
-        match error {
-            CommandError::Unreachable(why) => Self::Unreachable(why),
-            CommandError::Full => Self::Full,
-            CommandError::NoScript => Self::Refused(error.to_string()),
-            CommandError::Refused(why) => Self::Refused(why),
-        }
+impl Commands for Remote {
+    async fn command(&self, command: Cmd) -> Result<Value, LinkError> {
+        Self::command(self, command).await
+    }
+
+    async fn run(
+        &self,
+        script: &Arc<Script>,
+        keys: Vec<String>,
+        args: Vec<Vec<u8>>,
+    ) -> Result<Value, LinkError> {
+        self.run(script, keys, args).await
+    }
+}
+
+impl<C: Commands> Commands for Arc<C> {
+    async fn command(&self, command: Cmd) -> Result<Value, LinkError> {
+        (**self).command(command).await
+    }
+
+    async fn run(
+        &self,
+        script: &Arc<Script>,
+        keys: Vec<String>,
+        args: Vec<Vec<u8>>,
+    ) -> Result<Value, LinkError> {
+        (**self).run(script, keys, args).await
+    }
+}
+
+fn failed(error: LinkError) -> SharedError {
+    match error {
+        LinkError::Unreachable(why) => SharedError::Unreachable(why),
+        LinkError::Full => SharedError::Full,
+        LinkError::Refused(why) => SharedError::Refused(why),
     }
 }
 
 /// [`SharedStore`] in Valkey or Redis.
 pub struct ValkeyShared<C> {
     store: C,
+    script: Arc<Script>,
     max_entries: usize,
 }
 
@@ -79,42 +98,33 @@ impl<C: Commands> ValkeyShared<C> {
 
     /// With room for fewer values in each family.
     pub fn with_room_for(max_entries: usize, store: C) -> Self {
-        Self { store, max_entries }
+        let script = Arc::new(Script::new(include_str!("../script/shared.lua").to_owned()));
+        Self { store, script, max_entries }
     }
 
-    /// Runs the script. `key` is the value's, or where a list goes on; `args` is what follows it.
+    /// Runs the script. `key` is the value's, or where a list goes on; `more` is what follows it.
     async fn run(
         &self,
         what: &str,
-        family: &str,
-        key: &str,
-        args: impl ToRedisArgs + Send + Sync,
+        (family, key): (&str, &str),
+        more: &[&[u8]],
     ) -> Result<Value, SharedError> {
-        let eval = |command: &str, script: &str| {
-            let of_family = |rest: &str| format!("corvus:shared:{{{family}}}:{rest}");
-            let prefix = of_family("v:");
-            let mut command = redis::cmd(command);
-            command.arg(script).arg(3).arg(of_family("names")).arg(of_family("ends"));
-            command.arg(format!("{prefix}{key}")).arg(what).arg(&prefix).arg(key).arg(&args);
-            command
-        };
-        match self.store.command(eval("EVALSHA", SCRIPT.sha())).await {
-            Err(CommandError::NoScript) => {
-                Ok(self.store.command(eval("EVAL", SCRIPT.source())).await?)
-            }
-            result => Ok(result?),
-        }
+        let of_family = |rest: &str| format!("corvus:shared:{{{family}}}:{rest}");
+        let prefix = of_family("v:");
+        let keys = vec![of_family("names"), of_family("ends"), format!("{prefix}{key}")];
+        let args = [what.as_bytes(), prefix.as_bytes(), key.as_bytes()];
+        let args = args.iter().chain(more).map(|arg| arg.to_vec()).collect();
+        self.store.run(&self.script, keys, args).await.map_err(failed)
     }
 
     /// As [`Self::run`], for what answers with a number.
     async fn count(
         &self,
         what: &str,
-        family: &str,
-        key: &str,
-        args: impl ToRedisArgs + Send + Sync,
+        name: (&str, &str),
+        more: &[&[u8]],
     ) -> Result<i64, SharedError> {
-        match self.run(what, family, key, args).await? {
+        match self.run(what, name, more).await? {
             Value::Int(n) => Ok(n),
             _ => Err(strange()),
         }
@@ -129,7 +139,9 @@ impl<C: Commands> ValkeyShared<C> {
     ) -> Result<bool, SharedError> {
         check_names(family, key)?;
         let ttl_ms = check_value(value, ttl)?;
-        match self.count(what, family, key, (value, ttl_ms, self.max_entries)).await? {
+        let (ttl, most) = (ttl_ms.to_string(), self.max_entries.to_string());
+        let more = [value, ttl.as_bytes(), most.as_bytes()];
+        match self.count(what, (family, key), &more).await? {
             0 => Ok(false),
             1 => Ok(true),
             -1 => Err(SharedError::Full),
@@ -144,7 +156,7 @@ impl<C: Commands> SharedStore for ValkeyShared<C> {
             check_names(family, key)?;
             let mut command = redis::cmd("GET");
             command.arg(format!("corvus:shared:{{{family}}}:v:{key}"));
-            match self.store.command(command).await? {
+            match self.store.command(command).await.map_err(failed)? {
                 Value::Nil => Ok(None),
                 Value::BulkString(value) => Ok(Some(value)),
                 _ => Err(strange()),
@@ -175,14 +187,14 @@ impl<C: Commands> SharedStore for ValkeyShared<C> {
     fn remove<'a>(&'a self, family: &'a str, key: &'a str) -> Answer<'a, ()> {
         Box::pin(async move {
             check_names(family, key)?;
-            self.count("remove", family, key, None::<&str>).await.map(|_| ())
+            self.count("remove", (family, key), &[]).await.map(|_| ())
         })
     }
 
     fn remove_if<'a>(&'a self, family: &'a str, key: &'a str, value: &'a [u8]) -> Answer<'a, bool> {
         Box::pin(async move {
             check_names(family, key)?;
-            Ok(self.count("removeif", family, key, value).await? == 1)
+            Ok(self.count("removeif", (family, key), &[value]).await? == 1)
         })
     }
 
@@ -196,7 +208,8 @@ impl<C: Commands> SharedStore for ValkeyShared<C> {
         Box::pin(async move {
             check_names(family, key)?;
             let ttl_ms = check_ttl(ttl)?;
-            Ok(self.count("extend", family, key, (value, ttl_ms)).await? == 1)
+            let ttl = ttl_ms.to_string();
+            Ok(self.count("extend", (family, key), &[value, ttl.as_bytes()]).await? == 1)
         })
     }
 
@@ -204,7 +217,9 @@ impl<C: Commands> SharedStore for ValkeyShared<C> {
         Box::pin(async move {
             check_family(family)?;
             let after = after.map_or("", Cursor::key);
-            let found = self.run("list", family, after, (PAGE_ENTRIES, PAGE_BYTES)).await?;
+            let (most, bytes) = (PAGE_ENTRIES.to_string(), PAGE_BYTES.to_string());
+            let more = [most.as_bytes(), bytes.as_bytes()];
+            let found = self.run("list", (family, after), &more).await?;
             page(found).ok_or_else(strange)
         })
     }

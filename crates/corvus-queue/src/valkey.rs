@@ -33,7 +33,6 @@ use self::{
 use crate::{
     keys::{KeyStore, Rotation, ShareError, SharedKeys},
     op::{Op, Reply, Stats, StoreError},
-    shared::{CommandError, Commands},
 };
 
 pub use self::{
@@ -146,7 +145,7 @@ impl Valkey {
         let keys = Arc::clone(&self.shared_keys);
         let task = async move { Ok(keys.rotate().await) };
         let outcome = self.store.thread.run(task).await;
-        outcome.map_err(|error| ShareError::Store(error.into()))?
+        outcome?
     }
 
     /// For what else gateways keep in the store.
@@ -161,28 +160,20 @@ impl Remote {
         let link = self.link.clone();
         self.thread.run(async move { link.command(cmd).await }).await
     }
-}
 
-impl Commands for Remote {
-    async fn command(&self, cmd: redis::Cmd) -> Result<Value, CommandError> {
-        Ok(Self::command(self, cmd).await?)
-    }
-}
-
-impl Commands for Link {
-    async fn command(&self, cmd: redis::Cmd) -> Result<Value, CommandError> {
-        Ok(Self::command(self, cmd).await?)
-    }
-}
-
-impl From<LinkError> for CommandError {
-    fn from(error: LinkError) -> Self {
-        match error {
-            LinkError::Unreachable(why) => Self::Unreachable(why),
-            LinkError::Full => Self::Full,
-            LinkError::NoScript => Self::NoScript,
-            LinkError::Refused(why) => Self::Refused(why),
-        }
+    /// Runs a script on the server that owns the first key's slot.
+    pub async fn run(
+        &self,
+        script: &Arc<Script>,
+        keys: Vec<String>,
+        args: Vec<Vec<u8>>,
+    ) -> Result<Value, LinkError> {
+        let (link, script) = (self.link.clone(), Arc::clone(script));
+        let task = async move {
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            link.run(&script, &keys, &args).await
+        };
+        self.thread.run(task).await
     }
 }
 

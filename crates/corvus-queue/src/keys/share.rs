@@ -16,11 +16,13 @@ use super::{
     file::{KeyFile, random},
     reconcile::{Step, reconcile},
 };
-use crate::shared::{CommandError, Commands};
+use crate::{
+    shared::Commands,
+    valkey::{LinkError, Script},
+};
 
 /// Where the store keeps them.
 const KEY: &str = "corvus:keys";
-const EXCHANGE: &str = include_str!("exchange.lua");
 /// How often the store is asked.
 const REFRESH: Duration = Duration::from_secs(2);
 /// From the announcement of a key to its first signature: more than three times [`REFRESH`].
@@ -37,6 +39,7 @@ const ROUNDS: usize = 8;
 pub struct SharedKeys<C> {
     keys: Arc<KeyStore>,
     store: C,
+    exchange: Arc<Script>,
     clock: Arc<dyn Clock>,
     /// One turn at a time.
     turn: Mutex<Turn>,
@@ -63,7 +66,7 @@ pub struct Rotation {
 #[derive(Debug, thiserror::Error)]
 pub enum ShareError {
     #[error("queue keys: {0}")]
-    Store(#[from] CommandError),
+    Store(#[from] LinkError),
     #[error("queue keys: the store did not answer in time")]
     Late,
     /// Also when a later version of this program wrote it.
@@ -90,7 +93,8 @@ struct Stored {
 impl<C: Commands> SharedKeys<C> {
     /// `keys` are from [`KeyStore::open_shared`].
     pub fn new(keys: Arc<KeyStore>, store: C, clock: Arc<dyn Clock>) -> Self {
-        Self { keys, store, clock, turn: Mutex::default() }
+        let exchange = Arc::new(Script::new(include_str!("exchange.lua").to_owned()));
+        Self { keys, store, exchange, clock, turn: Mutex::default() }
     }
 
     /// Compares every two seconds, and at once when a visitor shows a key that we do not know.
@@ -218,9 +222,8 @@ impl<C: Commands> SharedKeys<C> {
     }
 
     async fn exchange(&self, args: &[&str]) -> Result<Stored, ShareError> {
-        let mut command = redis::cmd("EVAL");
-        command.arg(EXCHANGE).arg(1).arg(KEY).arg(args);
-        let value = self.store.command(command).await?;
+        let args = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+        let value = self.store.run(&self.exchange, vec![KEY.to_owned()], args).await?;
         let (text, s, us): (String, u64, u64) =
             redis::from_redis_value(value).map_err(|_| ShareError::Malformed)?;
         let file = match text.as_str() {

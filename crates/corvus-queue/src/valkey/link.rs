@@ -49,9 +49,6 @@ pub enum LinkError {
     /// The server has no memory left; it did nothing.
     #[error("the store has no memory left")]
     Full,
-    /// The server has to be told the script first.
-    #[error("the store does not know the script")]
-    NoScript,
     /// The server does not want this request or this user; another connection would not help.
     #[error("the store refused: {0}")]
     Refused(String),
@@ -68,14 +65,6 @@ impl Script {
     pub fn new(source: String) -> Self {
         let sha = sha1_smol::Sha1::from(&source).digest().to_string();
         Self { source, sha }
-    }
-
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
-    pub fn sha(&self) -> &str {
-        &self.sha
     }
 
     fn evaluation(&self, by_sha: bool, keys: &[&str], args: &[Vec<u8>]) -> redis::Cmd {

@@ -69,9 +69,7 @@ async fn others_use_the_same_connection() {
     let engine = start(&store);
     let set = redis::cmd("SET").arg("k").arg("v").clone();
     assert_eq!(engine.store().command(set).await, Ok(Value::Okay));
-    let get = Script::new("#!lua\nreturn redis.call('GET', KEYS[1]) .. ARGV[1]".into());
-    let link = engine.store().link.clone();
-    let task = async move { link.run(&get, &["k"], &[b"!".to_vec()]).await };
-    let answer = engine.store().thread.run(task).await;
+    let get = Arc::new(Script::new("#!lua\nreturn redis.call('GET', KEYS[1]) .. ARGV[1]".into()));
+    let answer = engine.store().run(&get, vec!["k".into()], vec![b"!".to_vec()]).await;
     assert_eq!(answer, Ok(Value::BulkString(b"v!".to_vec())));
 }

@@ -6,11 +6,12 @@ use std::sync::{
 };
 
 use corvus_core::{Clock, FakeClock};
-use redis::{Arg, Cmd, Value};
+use redis::{Cmd, Value};
 
 use crate::{
     keys::{KeyStore, SharedKeys},
-    shared::{CommandError, Commands},
+    shared::Commands,
+    valkey::{LinkError, Script},
 };
 
 /// The store; its time is the wall time of its clock.
@@ -56,30 +57,34 @@ impl Memory {
 }
 
 impl Commands for Line {
+    async fn command(&self, _: Cmd) -> Result<Value, LinkError> {
+        Err(LinkError::Refused("this store runs the one script".into()))
+    }
+
     /// What `exchange.lua` does.
-    async fn command(&self, command: Cmd) -> Result<Value, CommandError> {
+    async fn run(
+        &self,
+        _: &Arc<Script>,
+        keys: Vec<String>,
+        args: Vec<Vec<u8>>,
+    ) -> Result<Value, LinkError> {
         self.memory.calls.fetch_add(1, SeqCst);
         // As over a network, others come in between.
         tokio::task::yield_now().await;
         if self.cut.load(SeqCst) {
-            return Err(CommandError::Unreachable("test".into()));
+            return Err(LinkError::Unreachable("test".into()));
         }
-        let words: Vec<&str> = command
-            .args_iter()
-            .filter_map(|arg| match arg {
-                Arg::Simple(bytes) => std::str::from_utf8(bytes).ok(),
-                _ => None,
-            })
-            .collect();
+        assert_eq!(keys, ["corvus:keys"]);
+        let args: Vec<&str> = args.iter().map(|arg| std::str::from_utf8(arg).unwrap()).collect();
         let mut value = self.memory.value.lock().unwrap();
-        match words[..] {
-            ["EVAL", _, "1", "corvus:keys", "read"] => {}
-            ["EVAL", _, "1", "corvus:keys", "swap", expected, new] => {
+        match args[..] {
+            ["read"] => {}
+            ["swap", expected, new] => {
                 if *value == expected {
                     new.clone_into(&mut value);
                 }
             }
-            _ => return Err(CommandError::Refused(format!("{words:?}"))),
+            _ => panic!("{args:?}"),
         }
         let now = self.memory.clock.wall_ms();
         let (s, us) = (now / 1_000, now % 1_000 * 1_000);

@@ -67,7 +67,8 @@ impl From<Fault> for LinkError {
             Fault::Full => Self::Full,
             Fault::Lost(text) => Self::Unreachable(text),
             Fault::Stranger(text) | Fault::Refused(text) => Self::Refused(text),
-            Fault::NoScript => Self::NoScript,
+            // To EVAL, no server answers this.
+            Fault::NoScript => Self::Refused("the script is not known".to_owned()),
         }
     }
 }
