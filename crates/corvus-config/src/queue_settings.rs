@@ -1,6 +1,7 @@
 //! What a queue engine needs to know of a queue. Times in milliseconds.
 
 use corvus_core::Id;
+use serde::{Deserialize, Serialize};
 
 /// The rules of one queue, as both engines read them.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +21,7 @@ pub struct QueueSettings {
 }
 
 /// Admissions: `count` in `per_s` seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Rate {
     pub count: f64,
     pub per_s: f64,

@@ -9,7 +9,7 @@
 pub(crate) mod laws;
 mod model;
 mod stories;
-pub(crate) mod tape;
+mod tape;
 mod world;
 
 use std::collections::BTreeMap;

@@ -385,6 +385,7 @@ macro_rules! laws_on {
 laws_on!(embedded, Pair);
 laws_on!(valkey, Taped<tape::Valkey>);
 laws_on!(redis, Taped<tape::Redis>);
+laws_on!(cluster, Taped<tape::Cluster>);
 
 proptest! {
     #![proptest_config(config())]

@@ -409,38 +409,47 @@ fn a_place_of_another_session_is_ignored<S: Store>() {
 
 /// The stories as tests on one engine.
 macro_rules! stories_on {
-    ($engine:ident, $store:ty; $($story:ident)*) => {
+    ($engine:ident, $store:ty) => {
         mod $engine {
-            $(#[test]
-            fn $story() {
-                super::$story::<$store>();
-            })*
+            stories! { $store;
+                s01_rejoining_after_leaving_keeps_the_second_ticket_through_a_lapsed_grant
+                s02_inside_after_an_outage_longer_than_the_session
+                s03_a_failover_that_lost_a_promotion_leaves_the_session_inside_once
+                s04_after_a_wipe_places_are_held_for_those_inside
+                s05_nobody_loses_a_slot_while_nobody_was_in_contact
+                s06_vanished_grants_cost_grant_ttl_not_active_ttl
+                s07_a_wipe_after_release_all_costs_five_seconds
+                s08_a_failover_that_lost_a_heartbeat_gives_nobodys_slot_away
+                s09_a_heartbeat_just_too_late_takes_no_slot
+                s10_a_clock_thirty_seconds_back_stops_nothing_and_keeps_the_order
+                s11_a_lapsed_grant_keeps_its_place_through_an_outage
+                s12_a_flushed_place_reissued_by_a_cut_off_gateway_is_refused
+                s13_passthrough_lets_waiters_pass_and_reject_tells_them
+                s14_an_open_stream_takes_no_slot_after_leaving
+                s15_two_thousand_five_hundred_dead_ahead_of_one_live
+                w1_a_grant_outlives_the_told_poll_interval
+                w2_the_dead_do_not_count
+                w3_a_thousand_dead_ahead_of_one_live_cost_one_pass
+                w4_a_wipe_and_a_heartbeat_put_back_whatever_the_capacity
+                w8_no_window_edge_doubles_the_rate
+                switching_between_fifo_and_random_waits_for_an_empty_line
+                schedule_not_open_then_lots_then_closed
+                a_place_of_another_session_is_ignored
+            }
         }
     };
 }
 
-stories_on!(embedded, crate::contract::Pair;
-    s01_rejoining_after_leaving_keeps_the_second_ticket_through_a_lapsed_grant
-    s02_inside_after_an_outage_longer_than_the_session
-    s03_a_failover_that_lost_a_promotion_leaves_the_session_inside_once
-    s04_after_a_wipe_places_are_held_for_those_inside
-    s05_nobody_loses_a_slot_while_nobody_was_in_contact
-    s06_vanished_grants_cost_grant_ttl_not_active_ttl
-    s07_a_wipe_after_release_all_costs_five_seconds
-    s08_a_failover_that_lost_a_heartbeat_gives_nobodys_slot_away
-    s09_a_heartbeat_just_too_late_takes_no_slot
-    s10_a_clock_thirty_seconds_back_stops_nothing_and_keeps_the_order
-    s11_a_lapsed_grant_keeps_its_place_through_an_outage
-    s12_a_flushed_place_reissued_by_a_cut_off_gateway_is_refused
-    s13_passthrough_lets_waiters_pass_and_reject_tells_them
-    s14_an_open_stream_takes_no_slot_after_leaving
-    s15_two_thousand_five_hundred_dead_ahead_of_one_live
-    w1_a_grant_outlives_the_told_poll_interval
-    w2_the_dead_do_not_count
-    w3_a_thousand_dead_ahead_of_one_live_cost_one_pass
-    w4_a_wipe_and_a_heartbeat_put_back_whatever_the_capacity
-    w8_no_window_edge_doubles_the_rate
-    switching_between_fifo_and_random_waits_for_an_empty_line
-    schedule_not_open_then_lots_then_closed
-    a_place_of_another_session_is_ignored
-);
+macro_rules! stories {
+    ($store:ty; $($story:ident)*) => {
+        $(#[test]
+        fn $story() {
+            super::$story::<$store>();
+        })*
+    };
+}
+
+stories_on!(embedded, crate::contract::Pair);
+stories_on!(valkey, crate::contract::tape::Taped<crate::contract::tape::Valkey>);
+stories_on!(redis, crate::contract::tape::Taped<crate::contract::tape::Redis>);
+stories_on!(cluster, crate::contract::tape::Taped<crate::contract::tape::Cluster>);

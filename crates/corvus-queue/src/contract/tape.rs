@@ -7,18 +7,21 @@ mod server;
 
 use std::{cell::RefCell, fmt::Write as _, marker::PhantomData, rc::Rc, sync::Arc};
 
-use self::server::{Resp, StoreClient};
 use corvus_config::snapshot::QueueSettings;
 use corvus_core::{Id, token::Sid};
+use corvus_testkit::store::{Resp, StoreClient};
 
 use super::{DRAW_KEY, Pair, Peek, Store};
 use crate::{
     op::{Caller, Op, Reply},
     room::Draw,
-    valkey::script::{self, Call, Level},
+    valkey::{
+        Level,
+        script::{self, Call},
+    },
 };
 
-pub(crate) use self::server::{Kind, Redis, Valkey};
+pub(crate) use self::server::{Cluster, Kind, Redis, Valkey};
 
 /// Which state on the server: 0 is the trace's own, the others are copies of it.
 type Copy = usize;
@@ -128,17 +131,11 @@ fn keys(on: Copy) -> Vec<String> {
 impl<K: Kind> Tape<K> {
     fn play(&self, client: &mut StoreClient) {
         let source = format!("#!lua\n{}", script::WAITROOM);
-        let Resp::Bulk(sha) = client.call(&["SCRIPT", "LOAD", &source]) else {
+        let Resp::Bulk(sha) = client.call(&["SCRIPT", "LOAD", &source]).unwrap() else {
             panic!("the server does not take the script");
         };
-        let mut replies = 0;
-        for entry in &self.entries {
-            for command in entry.commands(&sha) {
-                client.send(&command);
-                replies += 1;
-            }
-        }
-        let mut replies = (0..replies).map(|_| client.read()).collect::<Vec<_>>().into_iter();
+        let commands: Vec<_> = self.entries.iter().flat_map(|entry| entry.commands(&sha)).collect();
+        let mut replies = client.pipeline(&commands).unwrap().into_iter();
         for (i, entry) in self.entries.iter().enumerate() {
             let count = entry.commands(&sha).len();
             let got: Vec<Resp> = replies.by_ref().take(count).collect();
@@ -146,10 +143,9 @@ impl<K: Kind> Tape<K> {
                 panic!("{difference}\nat the end of:\n{}", self.story(i));
             }
         }
-        let all: Vec<String> = (0..self.copies).flat_map(keys).collect();
-        let mut del = vec!["DEL"];
-        del.extend(all.iter().map(String::as_str));
-        client.call(&del);
+        for copy in 0..self.copies {
+            client.call(&delete(copy)).unwrap();
+        }
     }
 
     /// The last entries up to `end`, for a failure.

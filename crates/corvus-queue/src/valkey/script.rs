@@ -10,6 +10,7 @@ use corvus_core::{
     token::{Admission, Place, Sid, Ticket},
 };
 
+use super::level::Level;
 use crate::{
     op::{Answer, Caller, Op, Reply, Stats, WAIT_BUCKETS_S, Waiting},
     room::Draw,
@@ -17,26 +18,6 @@ use crate::{
 
 /// The script, without its first line: `#!lua`, or `#!lua flags=allow-oom` to run without memory.
 pub(crate) const WAITROOM: &str = include_str!("../../script/waitroom.lua");
-
-/// What of a queue's settings all gateways share. The store keeps the one with the highest version.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Level {
-    pub version: u64,
-    pub capacity: u64,
-    pub rate: Option<Rate>,
-    pub paused: bool,
-}
-
-impl Level {
-    pub fn of(settings: &QueueSettings, version: u64) -> Self {
-        Self { version, capacity: settings.capacity, rate: settings.rate, paused: settings.paused }
-    }
-
-    /// Whether `self` and `other` say the same, whatever their versions.
-    pub fn agrees(&self, other: &Self) -> bool {
-        (self.capacity, self.rate, self.paused) == (other.capacity, other.rate, other.paused)
-    }
-}
 
 /// One call of the script.
 pub(crate) struct Call<'a> {

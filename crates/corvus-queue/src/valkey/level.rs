@@ -1,0 +1,196 @@
+//! Capacity, rate and pause: what of a queue's settings all gateways of a store share, and who is
+//! right when their configurations differ.
+//!
+//! The store keeps the level with the highest version. A gateway whose configuration is changed
+//! writes the next version; the others take what they read, and tell their operator when it is not
+//! what their own configuration says. What a gateway knows survives its restart: with an unchanged
+//! configuration it does not take back what another one changed meanwhile, and a configuration that
+//! was edited while it was down counts as changed.
+
+use corvus_config::snapshot::{QueueSettings, Rate};
+use serde::{Deserialize, Serialize};
+
+/// A version of what all gateways share.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    pub version: u64,
+    pub capacity: u64,
+    pub rate: Option<Rate>,
+    pub paused: bool,
+}
+
+impl Level {
+    pub const fn of(settings: &QueueSettings, version: u64) -> Self {
+        let QueueSettings { capacity, rate, paused, .. } = settings;
+        Self { version, capacity: *capacity, rate: *rate, paused: *paused }
+    }
+
+    /// Whether both say the same, whatever their versions.
+    fn agrees(&self, other: &Self) -> bool {
+        Self { version: 0, ..*self } == Self { version: 0, ..*other }
+    }
+}
+
+/// What a gateway knows of one queue's level.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Levels {
+    /// What this gateway's configuration says; its version means nothing.
+    own: Level,
+    /// The highest version known: sent with each call, so that a store which lost it has it again.
+    held: Level,
+    /// `held` is a change of ours that the store has not shown yet.
+    pending: bool,
+    /// The version of which the operator was told that it differs.
+    #[serde(default)]
+    told: u64,
+}
+
+/// What a reply says of the level.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum News {
+    Nothing,
+    /// Something to be kept over a restart.
+    Changed,
+    /// Another gateway's level holds, and our configuration says something else.
+    Differs,
+}
+
+impl Levels {
+    pub(super) const fn new(own: Level) -> Self {
+        let held = Level { version: 1, ..own };
+        Self { own, held, pending: false, told: 0 }
+    }
+
+    pub(super) const fn held(&self) -> &Level {
+        &self.held
+    }
+
+    /// Takes the level of a configuration; true: it is another than before.
+    pub(super) fn configure(&mut self, own: Level) -> bool {
+        if own.agrees(&self.own) {
+            return false;
+        }
+        self.own = own;
+        self.held = Level { version: self.held.version + 1, ..own };
+        self.pending = true;
+        true
+    }
+
+    /// Takes what the store said.
+    pub(super) fn note(&mut self, stored: Level) -> News {
+        if stored == self.held {
+            if std::mem::take(&mut self.pending) {
+                return News::Changed;
+            }
+            return self.compare();
+        }
+        if stored.version < self.held.version {
+            // An old reply, or one to a call from before the change.
+            return News::Nothing;
+        }
+        if self.pending {
+            // Somebody else's change took the version: ours is the newer one.
+            self.held.version = stored.version + 1;
+            return News::Changed;
+        }
+        self.held = stored;
+        match self.compare() {
+            News::Nothing => News::Changed,
+            news => news,
+        }
+    }
+
+    fn compare(&mut self) -> News {
+        if self.held.agrees(&self.own) || self.told == self.held.version {
+            return News::Nothing;
+        }
+        self.told = self.held.version;
+        News::Differs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(version: u64, capacity: u64) -> Level {
+        Level { version, capacity, rate: None, paused: false }
+    }
+
+    /// A store that keeps the highest version it is sent.
+    fn exchange(store: &mut Option<Level>, levels: &mut Levels) -> News {
+        if store.is_none_or(|stored| stored.version < levels.held().version) {
+            *store = Some(*levels.held());
+        }
+        levels.note(store.unwrap())
+    }
+
+    #[test]
+    fn the_newest_change_wins_and_the_others_are_told_once() {
+        let (mut a, mut b) = (Levels::new(level(0, 10)), Levels::new(level(0, 10)));
+        let mut store = None;
+        assert_eq!(exchange(&mut store, &mut a), News::Nothing);
+        assert_eq!(exchange(&mut store, &mut b), News::Nothing);
+        assert!(b.configure(level(0, 20)));
+        assert_eq!(exchange(&mut store, &mut b), News::Changed);
+        assert_eq!(exchange(&mut store, &mut a), News::Differs);
+        assert_eq!(exchange(&mut store, &mut a), News::Nothing, "told once");
+        assert_eq!(store, Some(level(2, 20)));
+        // The other one's configuration follows: nothing differs any more.
+        assert!(a.configure(level(0, 20)));
+        assert_eq!(exchange(&mut store, &mut a), News::Changed);
+        assert_eq!(exchange(&mut store, &mut b), News::Changed);
+        assert_eq!(store, Some(level(3, 20)));
+    }
+
+    #[test]
+    fn of_two_changes_at_once_the_later_one_to_arrive_wins() {
+        let (mut a, mut b) = (Levels::new(level(0, 10)), Levels::new(level(0, 10)));
+        let mut store = Some(level(1, 10));
+        a.configure(level(0, 20));
+        b.configure(level(0, 30));
+        assert_eq!(exchange(&mut store, &mut a), News::Changed);
+        assert_eq!(exchange(&mut store, &mut b), News::Changed, "version 2 was taken");
+        assert_eq!(exchange(&mut store, &mut b), News::Changed);
+        assert_eq!(store, Some(level(3, 30)));
+        assert_eq!(exchange(&mut store, &mut a), News::Differs);
+    }
+
+    #[test]
+    fn a_wiped_store_gets_the_level_back_from_any_gateway() {
+        let mut a = Levels::new(level(0, 10));
+        let mut store = Some(level(7, 50));
+        assert_eq!(exchange(&mut store, &mut a), News::Differs);
+        store = None;
+        assert_eq!(exchange(&mut store, &mut a), News::Nothing);
+        assert_eq!(store, Some(level(7, 50)));
+    }
+
+    #[test]
+    fn a_restart_takes_nothing_back_and_forgets_no_edit() {
+        let mut a = Levels::new(level(0, 10));
+        let mut store = Some(level(7, 50));
+        exchange(&mut store, &mut a);
+        let kept = serde_json::to_string(&a).unwrap();
+        let mut again: Levels = serde_json::from_str(&kept).unwrap();
+        assert!(!again.configure(level(0, 10)), "the same configuration as before");
+        assert_eq!(exchange(&mut store, &mut again), News::Nothing);
+        assert_eq!(store, Some(level(7, 50)));
+        let mut edited: Levels = serde_json::from_str(&kept).unwrap();
+        assert!(edited.configure(level(0, 12)));
+        store = Some(level(9, 60));
+        exchange(&mut store, &mut edited);
+        exchange(&mut store, &mut edited);
+        assert_eq!(store, Some(level(10, 12)), "changed while others changed it too");
+    }
+
+    #[test]
+    fn an_old_reply_takes_nothing_back() {
+        let mut a = Levels::new(level(0, 10));
+        a.configure(level(0, 20));
+        assert_eq!(a.note(level(1, 10)), News::Nothing);
+        assert_eq!(*a.held(), level(2, 20));
+    }
+}
