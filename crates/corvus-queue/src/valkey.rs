@@ -4,10 +4,12 @@
 //! - [`link`]: the connection;
 //! - `thread`: where it lives;
 //! - `batch`: how operations become calls;
+//! - `level`: whose capacity holds when gateways differ;
 //! - `script`: what a call sends and brings back.
 
 pub mod address;
 mod batch;
+mod level;
 pub mod link;
 pub(crate) mod script;
 mod thread;
@@ -31,8 +33,8 @@ use crate::{
 
 pub use self::{
     address::{Address, AddressError},
+    level::Level,
     link::{Link, LinkError, LinkSetupError, Script},
-    script::Level,
 };
 
 /// Queues on a store that several gateways share.
@@ -82,8 +84,8 @@ impl Valkey {
         })
     }
 
-    /// Takes the settings of `queues`. One whose capacity, rate or pause changed gets a level above
-    /// all that were seen, so that it wins in the store.
+    /// Takes the settings of `queues`. A changed capacity, rate or pause goes to the store with the
+    /// next call, under a version above all that were seen.
     pub fn configure(&self, queues: &[Arc<Queue>]) {
         let mut rooms = HashMap::clone(&self.rooms.load());
         for queue in queues {
@@ -94,9 +96,8 @@ impl Valkey {
             }
             let mut draw = Draw::new(self.draw_key);
             draw.follow(&settings.schedule);
-            let level = Level::of(&settings, 1);
             let id = settings.id.clone();
-            let (room, requests) = batch::room(&id, Setup { settings, draw, level });
+            let (room, requests) = batch::room(&id, Setup { settings, draw });
             let caterer = Caterer {
                 link: self.link.clone(),
                 scripts: Arc::clone(&self.scripts),
@@ -147,14 +148,8 @@ impl Room {
         let old = self.setup.load_full();
         let mut draw = old.draw.clone();
         draw.follow(&settings.schedule);
-        let file = |s| Level::of(s, 0);
-        let level = if file(&settings) == file(&old.settings) {
-            old.level.clone()
-        } else {
-            let seen = self.level.load().as_ref().map_or(0, |level| level.version);
-            Level::of(&settings, old.level.version.max(seen) + 1)
-        };
-        self.setup.store(Arc::new(Setup { settings, draw, level }));
+        self.levels().configure(Level::of(&settings, 0));
+        self.setup.store(Arc::new(Setup { settings, draw }));
     }
 }
 

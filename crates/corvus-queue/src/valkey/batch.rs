@@ -5,7 +5,7 @@
 //! together when it is back, or, if it is slow, after [`GATHER`] in a call of their own.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -20,8 +20,9 @@ use tokio::{
 };
 
 use super::{
+    level::{Level, Levels, News},
     link::{DEADLINE, Link, LinkError, Script},
-    script::{Call, Level, Malformed, WAITROOM, decode, keys},
+    script::{Call, Malformed, WAITROOM, decode, keys},
     thread::PATIENCE,
 };
 use crate::{
@@ -65,15 +66,16 @@ impl Scripts {
 pub(super) struct Setup {
     pub(super) settings: QueueSettings,
     pub(super) draw: Draw,
-    pub(super) level: Level,
 }
 
 /// One queue, as its callers and its calls see it.
 pub(super) struct Room {
+    id: Id,
     keys: [String; 6],
     pub(super) setup: ArcSwap<Setup>,
     /// The level in the latest reply.
     pub(super) level: ArcSwapOption<Level>,
+    levels: Mutex<Levels>,
     report: Mutex<Option<Report>>,
     requests: mpsc::Sender<Request>,
 }
@@ -89,7 +91,9 @@ pub(super) struct Request {
 pub(super) fn room(id: &Id, setup: Setup) -> (Arc<Room>, mpsc::Receiver<Request>) {
     let (requests, receiver) = mpsc::channel(WAITING);
     let room = Room {
+        id: id.clone(),
         keys: keys(id),
+        levels: Mutex::new(Levels::new(Level::of(&setup.settings, 1))),
         setup: ArcSwap::from_pointee(setup),
         level: ArcSwapOption::empty(),
         report: Mutex::new(None),
@@ -118,6 +122,10 @@ impl Room {
         }
     }
 
+    pub(super) fn levels(&self) -> MutexGuard<'_, Levels> {
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn report(&self) -> Option<Report> {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,6 +137,13 @@ impl Room {
             if known.is_none_or(|known| known.born_ms != reply.born_ms || reply.n > known.n) {
                 *known = Some(reply.report());
             }
+        }
+        if self.levels().note(level) == News::Differs {
+            tracing::warn!(
+                queue = %self.id, version = level.version, capacity = level.capacity,
+                paused = level.paused,
+                "another gateway's capacity, rate or pause holds, not what the configuration says"
+            );
         }
         if self.level.load().as_deref() != Some(&level) {
             self.level.store(Some(Arc::new(level)));
@@ -252,8 +267,9 @@ impl Caterer {
         let args = {
             let setup = room.setup.load();
             let caller = Caller { gateway: self.gateway, report: room.report() };
-            let Setup { settings, draw, level } = &**setup;
-            Call { now: None, caller, level, settings, draw, ops }.args()
+            let Setup { settings, draw } = &**setup;
+            let level = *room.levels().held();
+            Call { now: None, caller, level: &level, settings, draw, ops }.args()
         };
         let keys = room.keys.each_ref().map(String::as_str);
         let Value::BulkString(bytes) = self.link.run_by(by, script, &keys, &args).await? else {

@@ -20,10 +20,9 @@ struct Bench {
 
 fn bench(url: &str, capacity: u64, scripts: Scripts) -> Bench {
     let settings = settings(capacity);
-    let level = Level::of(&settings, 1);
     let id = settings.id.clone();
     let draw = Draw::new([7; 16]);
-    let (room, requests) = room(&id, Setup { settings, draw, level });
+    let (room, requests) = room(&id, Setup { settings, draw });
     let thread = Thread::start().unwrap();
     let caterer = Caterer {
         link: Link::new(url.parse().unwrap()).unwrap(),
@@ -227,7 +226,7 @@ fn a_report_is_replaced_by_a_later_or_another_state_only() {
     let settings = settings(1);
     let level = Level::of(&settings, 1);
     let id = settings.id.clone();
-    let setup = Setup { settings, draw: Draw::new([0; 16]), level: level.clone() };
+    let setup = Setup { settings, draw: Draw::new([0; 16]) };
     let (room, _requests) = room(&id, setup);
     let learn = |born_ms, n, claimed| {
         let reply = Reply {
@@ -242,7 +241,7 @@ fn a_report_is_replaced_by_a_later_or_another_state_only() {
             more: false,
             answers: vec![],
         };
-        room.learn(&reply, level.clone());
+        room.learn(&reply, level);
         room.report().map(|report| (report.born_ms, report.n, report.claimed))
     };
     assert_eq!(room.report(), None);
