@@ -99,8 +99,8 @@ impl Valkey {
         })
     }
 
-    /// Takes the settings of `queues`. One whose capacity, rate or pause changed gets a level above
-    /// all that were seen, so that it wins in the store.
+    /// Takes the settings of `queues`. A changed capacity, rate or pause goes to the store with the
+    /// next call, under a version above all that were seen.
     pub fn configure(&self, queues: &[Arc<Queue>]) {
         let mut rooms = HashMap::clone(&self.rooms.load());
         for queue in queues {

@@ -294,7 +294,7 @@ fn l8_recovery_from_a_failover<S: Store>(
     world.step(&Step::Replicate);
     let mut admitted = 0;
     run(&mut world, lost, |_, _, calls| {
-        admitted += calls.iter().map(|call| call.admissions()).sum::<u64>();
+        admitted += calls.iter().map(Call::admissions).sum::<u64>();
         Ok(())
     })?;
     world.step(&Step::Failover);

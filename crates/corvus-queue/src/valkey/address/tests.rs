@@ -86,7 +86,7 @@ fn bad_addresses_are_refused_in_words() {
         ("redis://us%er:secret@h", E::Encoding("user")),
         ("redis://h#insecure", E::Fragment),
         ("redis://h?db=1", E::Parameter("db".into())),
-        ("rediss://h?insecure", E::Parameter("insecure".into())),
+        ("rediss://h?verify", E::Parameter("verify".into())),
         ("rediss://h?ca=", E::Value("ca")),
         ("rediss://h?ca=a&ca=b", E::Value("ca")),
         ("rediss://h?ca=%", E::Encoding("ca")),

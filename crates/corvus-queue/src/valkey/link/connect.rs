@@ -48,7 +48,7 @@ pub(super) struct Target {
 }
 
 enum Way {
-    Single(Client),
+    Single(Box<Client>),
     Cluster(Box<ClusterClient>),
     Sentinel(Arc<Sentinels>),
 }
@@ -83,7 +83,9 @@ impl Target {
         };
         let (user, password) = (address.user.as_deref(), address.password.as_deref());
         let way = match &address.layout {
-            Layout::Single { node, db } => login(user, password, *db).client(node).map(Way::Single),
+            Layout::Single { node, db } => {
+                login(user, password, *db).client(node).map(|client| Way::Single(Box::new(client)))
+            }
             Layout::Cluster { nodes } => {
                 login(user, password, 0).cluster(nodes).map(|client| Way::Cluster(Box::new(client)))
             }
