@@ -5,7 +5,7 @@
 //! together when it is back, or, if it is slow, after [`GATHER`] in a call of their own.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
