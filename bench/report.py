@@ -80,8 +80,8 @@ def memory_table(memory):
         yield [name, *(f"{kib / 1024:.1f}" for kib in (*idle, *loaded))]
 
 
-def engine_table(lines):
-    yield ["embedded queue engine", "figure"]
+def engine_table(title, lines):
+    yield [title, "figure"]
     for line in lines:
         value = line["value"]
         shown = f"{value:,.0f}" if value >= 1000 else f"{value:,.2f}"
@@ -114,7 +114,8 @@ def render(run, form):
     used = {s: SCENARIOS[s][3] for s in run["results"]}
     legend = "".join(f"- {name}: {text}\n" for name, text in used.items())
     parts = [said, disturbed(run["results"]), legend, form(table(run["results"])), form(own_ratios(run["results"])),
-             form(memory_table(run["memory"])), form(engine_table(run["engine"])),
+             form(memory_table(run["memory"])), form(engine_table("queues in the process", run["engine"])),
+             form(engine_table("queues on a Valkey", run["store"])),
              "".join(f"- {note}\n" for note in run["notes"])]
     return "\n".join(part for part in parts if part)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import measure
 import report
+import store
 from peers import HERE, Lab, Missing
 
 ROOT = HERE.parent
@@ -34,12 +35,14 @@ def options():
     names("--corvus", default=str(target() / "release/corvus"), help="the binary")
     names("--with-prototype", action="store_true", help="also a bare hyper proxy (builds it)")
     names("--without-engine", action="store_true", help="skip the queue engine's own bench")
+    names("--without-store", action="store_true", help="skip queues on a Valkey")
     names("--out", type=Path, default=HERE / "out")
     names("--write-readme", action="store_true", help="put the figures into bench/README.md")
     chosen = parser.parse_args()
     for scenario in chosen.scenarios.split(","):
         if scenario not in measure.SCENARIOS:
             parser.error(f"no scenario {scenario}; there are {', '.join(measure.SCENARIOS)}")
+    chosen.target = target()
     chosen.prototype_binary = target() / "release/bench-prototype"
     return chosen
 
@@ -124,6 +127,17 @@ def engine_bench(chosen, notes):
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+def store_bench(lab, chosen, notes):
+    """Queues that gateways share."""
+    if chosen.without_store:
+        return []
+    try:
+        return store.engine(lab, target(), notes) + store.through_http(lab, chosen, notes)
+    except Missing as error:
+        notes.append(f"queues on a store are left out: {error}")
+        return []
+
+
 def say(text):
     print(text, file=sys.stderr, flush=True)
 
@@ -144,13 +158,16 @@ def main():
         idle = {peer.name: measure.memory(peer.pids()) for peer in peers}
         results = measure_all(lab, peers, chosen, notes)
         loaded = {peer.name: measure.memory(peer.pids()) for peer in peers}
+        for peer in peers:
+            peer.stop()
+        stored = store_bench(lab, chosen, notes)
     finally:
         lab.stop(peers)
     run = {
         "date": datetime.date.today().isoformat(), "machine": report.machine(),
         "rounds": chosen.rounds, "seconds": chosen.seconds, "connections": chosen.connections,
         "results": results, "memory": {name: (idle[name], loaded[name]) for name in idle},
-        "engine": engine_bench(chosen, notes), "notes": notes,
+        "engine": engine_bench(chosen, notes), "store": stored, "notes": notes,
     }
     report.save(run, chosen.out)
     print(report.render(run, report.plain))
