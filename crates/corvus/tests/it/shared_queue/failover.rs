@@ -50,6 +50,7 @@ async fn a_redis_master_dies_in_the_middle() {
     run(Kind::Redis).await;
 }
 
+#[expect(clippy::print_stdout, reason = "how much was lost is worth reading")]
 async fn run(kind: Kind) {
     let Some(cluster) = StoreCluster::start(&StoreOptions::new(kind)) else { return };
     let origin = Origin::start();

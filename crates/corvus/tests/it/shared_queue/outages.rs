@@ -19,10 +19,12 @@ use tokio::time::{Instant, sleep};
 use super::sample::Sample;
 use crate::{
     gateway::TestGateway,
-    queue::shop::{ADMISSION, HOST, PLACE, STATUS, document, field, ticket},
+    queue::shop::{ADMISSION, HOST, LEAVE, PLACE, STATUS, document, field, ticket},
 };
 
 const CAPACITY: usize = 2;
+/// How many come in the moment in which the store fails.
+const CROWD: usize = 40;
 const SETTINGS: &str = "capacity: 2, active_ttl_s: 5, grant_ttl_s: 5, refresh_s: 1, \
                         queue_ttl_s: 30, polls_per_session_per_s: 50";
 /// More than twice `active_ttl`, and than the five seconds that make a gap.
@@ -142,6 +144,7 @@ fn under_both_policies(fault: Fault) {
     });
 }
 
+#[expect(clippy::print_stdout, reason = "how long it took is worth reading")]
 async fn story(fault: Fault, policy: &'static str) {
     let Some(mut site) = Site::start(fault, policy) else { return };
     let mut inside = Vec::new();
@@ -156,8 +159,11 @@ async fn story(fault: Fault, policy: &'static str) {
     }
     let tickets: Vec<_> = line.iter().map(ticket).collect();
 
+    let mut strangers = site.strangers().await;
+
     site.break_it();
-    let mut late = site.outage(&mut inside, &mut line).await;
+    site.rush(&mut inside, &mut strangers).await;
+    let mut late = Box::pin(site.outage(&mut inside, &mut line)).await;
     site.mend_it();
     if matches!(fault, Fault::Full) {
         // One of those inside left and the first in line came in, all without memory.
@@ -165,6 +171,9 @@ async fn story(fault: Fault, policy: &'static str) {
     }
     let tickets = &tickets[tickets.len() - line.len()..];
     site.recovery(&mut inside, &mut line[0]).await;
+
+    // What a slow store did for them after they had given up is undone.
+    site.leave(&mut strangers).await;
 
     // The newcomer, who came during the outage, is back before them.
     assert_eq!(site.get(&mut late, "/").await.status, 429, "{site:?}: a newcomer came in ahead");
@@ -315,6 +324,34 @@ impl Site {
         }
     }
 
+    /// Those who have shown that they keep cookies, and whose next request asks the store.
+    async fn strangers(&self) -> Vec<Visitor> {
+        let mut all = Vec::new();
+        for n in 0..CROWD {
+            let mut visitor = self.gateway.visitor(HOST).ip(&format!("10.0.1.{n}"));
+            let first = self.timed(visitor.get_json("/", &[])).await;
+            assert_eq!(first.json()["state"], "needs_cookie", "{self:?}");
+            all.push(visitor);
+        }
+        all
+    }
+
+    /// All at once, so that each of them finds out that the store does not answer.
+    async fn rush(&self, inside: &mut [Visitor], strangers: &mut [Visitor]) {
+        let requests = strangers.iter_mut().map(|v| self.timed(v.get_json("/", &[])));
+        let ((), pages) = tokio::join!(self.all_pass(inside), join_all(requests));
+        let through = self.fault.expected(self.policy) == Expected::Through;
+        for page in pages {
+            assert_eq!(page.status, if through { 200 } else { 429 }, "{self:?}: {}", page.body);
+        }
+    }
+
+    async fn leave(&self, visitors: &mut [Visitor]) {
+        for visitor in visitors {
+            self.timed(visitor.request("POST", LEAVE, Accept::Json, &[], b"")).await;
+        }
+    }
+
     /// Everybody goes on as before, all at once and again and again; the second in line sleeps. At
     /// the beginning, in the middle and at the end somebody new comes, of whom the first is returned.
     async fn outage(&self, inside: &mut Vec<Visitor>, line: &mut Vec<Visitor>) -> Visitor {
@@ -396,8 +433,7 @@ impl Site {
         }
         // The program goes away again.
         if expected == Expected::Line {
-            let leave = crate::queue::shop::LEAVE;
-            self.timed(program.request("POST", leave, Accept::Json, &[], b"")).await;
+            self.leave(std::slice::from_mut(&mut program)).await;
         }
         browser
     }
@@ -429,7 +465,7 @@ impl Site {
                 assert_eq!(told["state"], "waiting", "{self:?}: {} behind {n}", m + 1);
             }
             let sample = Sample::take(&mut self.store.client().unwrap()).unwrap();
-            assert!(sample.inside <= CAPACITY as i64, "{self:?}: {sample:?}");
+            assert!(usize::try_from(sample.inside).unwrap() <= CAPACITY, "{self:?}: {sample:?}");
             if self.status(next).await["state"] == "admitted" {
                 break;
             }
