@@ -4,3 +4,4 @@ mod cut_off;
 mod failover;
 mod outages;
 mod sample;
+mod wiped;
