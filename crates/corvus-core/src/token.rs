@@ -69,7 +69,21 @@ impl Sid {
 
 impl Ord for Sid {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.text().cmp(&other.text())
+        let (a, b) = (u128::from_be_bytes(self.0), u128::from_be_bytes(other.0));
+        // Six bits a character; the last one has the two that remain.
+        let character = (a ^ b).leading_zeros() / 6;
+        let letter = |sid: u128| {
+            let bits = sid.checked_shl(6 * character).map_or(0, |rest| (rest >> 122) as u8);
+            // The alphabet (RFC 4648, section 5) is not in the order of ASCII.
+            match bits {
+                62 => b'-',
+                52..=61 => b'0' + (bits - 52),
+                0..=25 => b'A' + bits,
+                63 => b'_',
+                _ => b'a' + (bits - 26),
+            }
+        };
+        letter(a).cmp(&letter(b))
     }
 }
 

@@ -232,10 +232,18 @@ local function answer(kind, ...)
   answers[#answers + 1] = struct.pack('<c1' .. string.rep('d', n), kind, ...)
 end
 
--- When the place of `sid` was used, and when it left; 0: never.
+-- When the place of `sid` was used, and when it left; 0: never. Mostly nobody left lately.
+local anybody_spent
 local function spent(sid)
+  if anybody_spent == nil then anybody_spent = call('EXISTS', SPENT) == 1 end
+  if not anybody_spent then return 0, 0 end
   local at = call('ZMSCORE', SPENT, 'u:' .. sid, 'l:' .. sid)
   return tonumber(at[1]) or 0, tonumber(at[2]) or 0
+end
+
+local function spend(at, what)
+  call('ZADD', SPENT, at, what)
+  anybody_spent = true
 end
 
 local function inside_answer(sid, expiry, joined, left)
@@ -251,7 +259,7 @@ local function claim(sid, expiry)
   local til = now + active_ttl
   if v.granted > 0 and call('ZREM', SEEN, sid) == 1 then
     v.granted = v.granted - 1
-    call('ZADD', SPENT, now, 'u:' .. sid)
+    spend(now, 'u:' .. sid)
     call('ZREM', SPENT, 'l:' .. sid)
     call('ZADD', ACTIVE, til, sid)
     return inside_answer(sid, til, 0, 0)
@@ -264,7 +272,7 @@ end
 local function straight_in(sid)
   left_line(sid)
   call('ZREM', SEEN, sid)
-  call('ZADD', SPENT, now, 'u:' .. sid)
+  spend(now, 'u:' .. sid)
   call('ZREM', SPENT, 'l:' .. sid)
   call('ZADD', ACTIVE, now + active_ttl, sid)
   inside = inside + 1
@@ -283,9 +291,10 @@ local function closed()
   end
 end
 
--- Tells `sid`, who is in the line, when to come again; returns what else it is told.
-local function check_in(sid)
-  local rank = call('ZRANK', QUEUE, sid) + 1
+-- Tells `sid`, who is in the line, when to come again; returns what else it is told. `rank`: if it is
+-- known.
+local function check_in(sid, rank)
+  rank = rank or call('ZRANK', QUEUE, sid) + 1
   local eta, pace = -1, nil
   if now < starts then
     eta, pace = starts - now, FAR
@@ -303,8 +312,9 @@ local function check_in(sid)
   return rank, eta, poll
 end
 
-local function wait(sid, ticket, joined)
-  local rank, eta, poll = check_in(sid)
+local function wait(sid, ticket, joined, rank)
+  local eta, poll
+  rank, eta, poll = check_in(sid, rank)
   local used, left = spent(sid)
   local issued = math.max(now, used + 1, left + 1, v.flushed_at + 1)
   answer('w', now, rank, issued, eta, poll, ticket, joined, now < starts and 1 or 0)
@@ -367,8 +377,8 @@ local function enter(sid, join, random, lot, issued, ticket, due)
   place = new_ticket(random, lot)
   call('ZADD', QUEUE, place, sid)
   waiting = waiting + 1
-  if highest and place > highest then highest = place end
-  wait(sid, place, 1)
+  -- A ticket that is the time of coming is the last.
+  wait(sid, place, 1, place == highest and waiting or nil)
 end
 
 local function refused(sid, issued, expires)
@@ -382,7 +392,7 @@ local function keep(sid)
   if expiry then return claim(sid, expiry) end
   left_line(sid)
   call('ZREM', SEEN, sid)
-  call('ZADD', SPENT, now, 'u:' .. sid)
+  spend(now, 'u:' .. sid)
   v.owed = math.max(0, v.owed - 1)
   call('ZADD', ACTIVE, now + active_ttl, sid)
   inside = inside + 1
@@ -413,7 +423,7 @@ local function release(sid, issued, expires)
     call('ZREM', ACTIVE, sid)
     inside, v.granted = inside - 1, v.granted - seen
   end
-  call('ZADD', SPENT, math.max(now, issued), 'l:' .. sid)
+  spend(math.max(now, issued), 'l:' .. sid)
   more = promote() or more
   answer('d')
 end

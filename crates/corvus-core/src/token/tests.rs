@@ -152,3 +152,22 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn sids_are_ordered_as_their_texts(a in any::<[u8; 16]>(), flip in 0usize..128, same: bool) {
+        // Neighbours too: texts that differ in one place only.
+        let mut b = a;
+        if !same {
+            b[flip / 8] ^= 1 << (flip % 8);
+        }
+        let (a, b) = (Sid::from_bytes(a), Sid::from_bytes(b));
+        prop_assert_eq!(a.cmp(&b), a.text().cmp(&b.text()));
+        prop_assert_eq!(a.cmp(&b).is_eq(), a == b);
+    }
+
+    #[test]
+    fn any_two_sids_are_ordered_as_their_texts(a in sid(), b in sid()) {
+        prop_assert_eq!(a.cmp(&b), a.text().cmp(&b.text()));
+    }
+}
