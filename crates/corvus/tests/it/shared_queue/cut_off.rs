@@ -16,7 +16,7 @@ use corvus_testkit::{
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use super::sample::Sample;
+use super::{admitted, sample::Sample};
 use crate::{
     gateway::TestGateway,
     queue::shop::{ADMISSION, HOST, STATUS, document, ticket},
@@ -41,11 +41,11 @@ async fn sessions_of_a_gateway_that_was_cut_off_come_back() {
         |url: String| TestGateway::builder(document(&origin.url(), SETTINGS)).valkey(url).start();
     let (near, far) = (start(store.url()), start(format!("redis://{}", proxy.addr())));
 
-    let mut at_near = vec![admitted(&near, 1).await, admitted(&near, 2).await];
-    let mut at_far = vec![admitted(&far, 3).await, admitted(&far, 4).await];
+    let mut at_near = vec![admitted(visitor(&near, 1)).await, admitted(visitor(&near, 2)).await];
+    let mut at_far = vec![admitted(visitor(&far, 3)).await, admitted(visitor(&far, 4)).await];
     let mut line = Vec::new();
     for n in 5..10 {
-        let mut visitor = near.visitor(HOST).ip(&format!("10.0.0.{n}"));
+        let mut visitor = visitor(&near, n);
         assert_eq!(visitor.get("/", &[]).await.unwrap().status, 429);
         line.push(visitor);
     }
@@ -87,10 +87,10 @@ async fn sessions_of_a_gateway_that_was_cut_off_come_back() {
     }
     println!("the sessions were back {:?} after the store", begun.elapsed());
     // Each goes on, also at the other gateway, and longer than a session that is not kept.
-    for (n, visitor) in at_far.iter_mut().enumerate() {
-        let mut moved = near.visitor(HOST).ip(&format!("10.0.0.{}", n + 3));
-        moved.set_cookie(ADMISSION, visitor.cookie(ADMISSION).unwrap());
-        *visitor = moved;
+    for (n, there) in at_far.iter_mut().enumerate() {
+        let mut moved = visitor(&near, n + 3);
+        moved.set_cookie(ADMISSION, there.cookie(ADMISSION).unwrap());
+        *there = moved;
     }
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(6) {
@@ -131,16 +131,8 @@ async fn sessions_of_a_gateway_that_was_cut_off_come_back() {
     assert_eq!(admissions, 5, "each seen by the counter");
 }
 
-async fn admitted(gateway: &TestGateway, n: usize) -> Visitor {
-    let mut visitor = gateway.visitor(HOST).ip(&format!("10.0.0.{n}"));
-    let begun = Instant::now();
-    // Keys and slots of a new store are held back for five seconds.
-    while visitor.get("/", &[]).await.unwrap().status != 200 || visitor.cookie(ADMISSION).is_none()
-    {
-        assert!(begun.elapsed() < PATIENCE, "not admitted");
-        sleep(STEP).await;
-    }
-    visitor
+fn visitor(gateway: &TestGateway, n: usize) -> Visitor {
+    gateway.visitor(HOST).ip(&format!("10.0.0.{n}"))
 }
 
 async fn all_pass(inside: &mut [Visitor]) {

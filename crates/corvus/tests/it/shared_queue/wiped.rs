@@ -8,10 +8,10 @@ use corvus_testkit::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::sample::Sample;
+use super::{admitted, sample::Sample};
 use crate::{
     gateway::TestGateway,
-    queue::shop::{ADMISSION, HOST, document, status, ticket},
+    queue::shop::{HOST, document, status, ticket},
 };
 
 const STEP: Duration = Duration::from_millis(250);
@@ -69,15 +69,4 @@ async fn slots_of_those_who_read_are_held() {
         assert!(begun.elapsed() > Duration::from_secs(11), "{kind:?}: {:?}", begun.elapsed());
         assert_eq!(status(&mut line[1]).await["state"], "waiting", "{kind:?}");
     }
-}
-
-async fn admitted(mut visitor: Visitor) -> Visitor {
-    let begun = Instant::now();
-    // Keys and slots of a new store are held back for five seconds.
-    while visitor.get("/", &[]).await.unwrap().status != 200 || visitor.cookie(ADMISSION).is_none()
-    {
-        assert!(begun.elapsed() < PATIENCE, "not admitted");
-        sleep(STEP).await;
-    }
-    visitor
 }
