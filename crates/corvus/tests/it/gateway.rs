@@ -162,6 +162,7 @@ impl TestGateway {
     fn builder_again(&self) -> Builder {
         Builder {
             document: self.builder.document.clone(),
+            valkey: self.builder.valkey.clone(),
             clock: Arc::clone(&self.builder.clock),
             ..self.builder
         }
