@@ -13,4 +13,5 @@ mod gateway;
 mod proxy;
 mod queue;
 mod reload;
+mod shared_queue;
 mod tls;
