@@ -308,15 +308,12 @@ impl QueueService {
     /// Signs with a new key: at once, or, when gateways share a store, ten seconds after all of
     /// them were told. Rotate no more often than tokens live.
     pub async fn rotate_keys(&self) -> Result<(), RotateError> {
-        match &self.engine {
-            Engine::Valkey(engine) => {
-                let rotation = engine.rotate_keys().await?;
-                tracing::info!(?rotation, "a new signing key for queues is announced");
-            }
-            _ => {
-                self.keys.rotate()?;
-                tracing::info!("queues sign with a new key");
-            }
+        if let Engine::Valkey(engine) = &self.engine {
+            let rotation = engine.rotate_keys().await?;
+            tracing::info!(?rotation, "a new signing key for queues is announced");
+        } else {
+            self.keys.rotate()?;
+            tracing::info!("queues sign with a new key");
         }
         Ok(())
     }

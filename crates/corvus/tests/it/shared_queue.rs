@@ -85,16 +85,12 @@ fn keys_file(data: &Path) -> PathBuf {
 }
 
 /// How many are inside and how many wait, at one instant.
-fn sizes(store: &mut StoreClient, queue: &str) -> (i64, i64) {
+fn sizes(store: &mut StoreClient, queue: &str) -> (usize, usize) {
     let script = "return {redis.call('ZCARD', KEYS[1]), redis.call('ZCARD', KEYS[2])}";
     let (active, line) = (key(queue, "active"), key(queue, "queue"));
-    match store.call(&["EVAL", script, "2", &active, &line]).unwrap() {
-        Resp::Array(numbers) => match numbers[..] {
-            [Resp::Int(inside), Resp::Int(waiting)] => (inside, waiting),
-            _ => panic!("{numbers:?}"),
-        },
-        other => panic!("{other:?}"),
-    }
+    let found = store.call(&["EVAL", script, "2", &active, &line]).unwrap().text();
+    let (inside, waiting) = found.split_once('\n').unwrap_or_else(|| panic!("{found}"));
+    (inside.parse().unwrap(), waiting.parse().unwrap())
 }
 
 /// A visitor with a number, and so an address of its own.

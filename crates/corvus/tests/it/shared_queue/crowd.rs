@@ -15,7 +15,10 @@ use corvus_testkit::{
 };
 
 use super::{key, process, ready, sizes, valkey, visitor};
-use crate::queue::shop::{ADMISSION, HOST, LEAVE, PLACE, STATUS, document, field, ticket};
+use crate::{
+    gateway::GatewayProcess,
+    queue::shop::{ADMISSION, HOST, LEAVE, PLACE, STATUS, document, field, ticket},
+};
 
 const CROWD: usize = 200;
 const CAPACITY: usize = 10;
@@ -41,7 +44,7 @@ async fn heavy_200_clients_at_two_gateways_share_ten_places() {
         document(&origin.url(), &format!("capacity: {CAPACITY}, polls_per_session_per_s: 10"));
     let gateways = [process(&document, &store.url()), process(&document, &store.url())];
     let mut client = store.client().unwrap();
-    ready(&mut client, "drop", &gateways.each_ref().map(|gateway| gateway.data())).await;
+    ready(&mut client, "drop", &gateways.each_ref().map(GatewayProcess::data)).await;
     let doors = gateways.each_ref().map(|gateway| gateway.http);
     let tally = Arc::new(Tally::default());
     let sampler = std::thread::spawn({

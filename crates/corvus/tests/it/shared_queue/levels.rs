@@ -38,7 +38,7 @@ async fn lets_in(store: &mut StoreClient, gateways: [&GatewayProcess; 2], capaci
         assert_eq!(page.status, if n < capacity { 200 } else { 429 }, "number {n} of {capacity}");
         all.push(visitor);
     }
-    assert_eq!(sizes(store, "drop"), (capacity as i64, 2));
+    assert_eq!(sizes(store, "drop"), (capacity, 2));
     for visitor in all.iter_mut().rev() {
         visitor.request("POST", LEAVE, Accept::Json, &[], b"").await.unwrap();
     }
