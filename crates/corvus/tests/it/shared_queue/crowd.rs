@@ -13,6 +13,7 @@ use corvus_testkit::{
     Accept, Origin, Visitor,
     store::{Resp, StoreClient},
 };
+use tokio::task::JoinSet;
 
 use super::{key, process, ready, sizes, valkey, visitor};
 use crate::{
@@ -80,14 +81,20 @@ async fn heavy_200_clients_at_two_gateways_share_ten_places() {
     let visits = inside
         .into_iter()
         .map(|(n, visitor)| (n, visitor, None))
-        .chain(line.into_iter().enumerate().map(|(turn, (n, visitor))| (n, visitor, Some(turn))))
-        .map(|(n, visitor, turn)| {
-            let other = (n % 3 == 0).then(|| (doors[n % 2], doors[(n + 1) % 2]));
-            tokio::spawn(visit(visitor, turn, other, Arc::clone(&tally), Arc::clone(&order)))
-        });
-    for visit in futures_util::future::join_all(visits).await {
-        visit.unwrap();
+        .chain(line.into_iter().enumerate().map(|(turn, (n, visitor))| (n, visitor, Some(turn))));
+    let mut under_way = JoinSet::new();
+    for (n, visitor, turn) in visits {
+        let other = (n % 3 == 0).then(|| (doors[n % 2], doors[(n + 1) % 2]));
+        under_way.spawn(visit(visitor, turn, other, Arc::clone(&tally), Arc::clone(&order)));
     }
+    // The first that fails ends the test: the others would wait for ever.
+    let all = async {
+        while let Some(visit) = under_way.join_next().await {
+            visit.unwrap();
+            assert!(!sampler.is_finished(), "a sample was wrong");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), all).await.expect("all get in");
     tally.over.store(true, Ordering::SeqCst);
     let samples = sampler.join().unwrap();
     assert!(samples > 1_000, "only {samples} samples");
