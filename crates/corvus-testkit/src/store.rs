@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub use client::StoreClient;
 pub use cluster::{SLOTS, StoreCluster, slot};
-pub use monitor::Monitor;
+pub use monitor::{Monitor, Told};
 pub use resp::Resp;
 pub use sentinel::StoreSentinel;
 pub use server::{Data, StoreOptions, StoreServer};

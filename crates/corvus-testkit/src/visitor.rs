@@ -79,6 +79,12 @@ impl Visitor {
         self
     }
 
+    /// Goes on at another gateway of the same sites, with the same cookies.
+    pub fn go_to(&mut self, gateway: SocketAddr) {
+        self.gateway = gateway;
+        self.connection = None;
+    }
+
     /// The value of a cookie in the jar.
     pub fn cookie(&self, name: &str) -> Option<&str> {
         self.jar.iter().find(|kept| kept.cookie.name() == name).map(|kept| kept.cookie.value())

@@ -1,10 +1,11 @@
 //! What a store is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::{Resp, StoreClient, StoreServer, wait_for};
 use crate::PATIENCE;
@@ -20,9 +21,24 @@ pub struct Monitor {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A command that a client sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The server's time.
+    pub at: Duration,
+    /// In capitals.
+    pub name: String,
+    /// As MONITOR prints them: bytes beyond ASCII, quotes and backslashes stay escaped.
+    pub arguments: Vec<String>,
+}
+
+/// The newest commands are kept whole; of the others only the number.
+const KEPT: usize = 20_000;
+
 #[derive(Debug, Default)]
 struct Seen {
     commands: BTreeMap<String, u64>,
+    kept: VecDeque<Told>,
     scripted: BTreeMap<String, u64>,
     marks: u64,
     broken: Option<String>,
@@ -70,6 +86,13 @@ impl Monitor {
         self.commands().get(command).copied().unwrap_or(0)
     }
 
+    /// The newest commands of clients, whole and in order.
+    pub fn told(&mut self) -> Vec<Told> {
+        self.settle();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.kept.iter().cloned().collect()
+    }
+
     /// How often each command was run by scripts.
     pub fn scripted(&mut self) -> BTreeMap<String, u64> {
         self.settle();
@@ -102,10 +125,36 @@ impl Seen {
             self.marks += 1;
             return;
         }
-        let scripted = client.ends_with(" lua");
-        let counts = if scripted { &mut self.scripted } else { &mut self.commands };
-        *counts.entry(name.to_ascii_uppercase()).or_default() += 1;
+        let name = name.to_ascii_uppercase();
+        if client.ends_with(" lua") {
+            *self.scripted.entry(name).or_default() += 1;
+            return;
+        }
+        *self.commands.entry(name.clone()).or_default() += 1;
+        let at = client.split(' ').next().and_then(|at| at.parse().ok()).unwrap_or_default();
+        let at = Duration::try_from_secs_f64(at).unwrap_or_default();
+        if self.kept.len() == KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(Told { at, name, arguments: quoted(arguments) });
     }
+}
+
+/// The strings in quotes of a line such as ` "a" "b\"c"`.
+fn quoted(mut text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    while let Some((_, rest)) = text.split_once('"') {
+        let mut escaped = false;
+        let end = rest.find(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        let (inner, after) = rest.split_at(end.unwrap_or(rest.len()));
+        found.push(inner.to_owned());
+        text = after.strip_prefix('"').unwrap_or_default();
+    }
+    found
 }
 
 impl Drop for Monitor {

@@ -144,6 +144,11 @@ fn a_monitor_counts_what_clients_and_scripts_ask() {
         assert_eq!(monitor.count("EVAL"), 1);
         assert_eq!(monitor.count("SET"), 0);
         assert_eq!(monitor.scripted().into_iter().collect::<Vec<_>>(), [("GET".to_owned(), 1)]);
+        let told = monitor.told();
+        assert_eq!((told.len(), &*told[99].name), (101, "GET"));
+        assert_eq!(told[99].arguments, [r#"a\"] \"b"#]);
+        assert_eq!(told[100].arguments, ["return redis.call('GET', 'a')", "0"]);
+        assert!(told[0].at > Duration::ZERO && told[0].at <= told[100].at);
         drop(monitor);
         wait_for("the monitor has left", crate::PATIENCE, || {
             let clients = store.cli(&["CLIENT", "LIST"]);

@@ -15,7 +15,8 @@ use corvus::{App, Config, Source};
 use corvus_core::{Clock, SystemClock};
 use corvus_monitor::AccessLog;
 use corvus_testkit::{
-    Child, H2Client, PATIENCE, RawClient, RawResponse, TempDir, Visitor, WebSocket, data_dir,
+    Child, ExitWait, H2Client, PATIENCE, RawClient, RawResponse, Signal, TempDir, Visitor,
+    WebSocket, data_dir,
 };
 use serde_json::Value;
 
@@ -321,6 +322,23 @@ impl GatewayProcess {
 
     pub(crate) fn data(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    /// Its folder, for a later start in it.
+    pub(crate) fn dir(&self) -> Arc<TempDir> {
+        Arc::clone(&self.dir)
+    }
+
+    /// What it printed, for messages.
+    pub(crate) fn log(&self) -> String {
+        self.child.lines().join("\n")
+    }
+
+    /// Ends it as an operator does, and waits for its end.
+    pub(crate) fn terminate(&self) {
+        self.child.signal(Signal::TERM).unwrap();
+        let end = self.child.wait(PATIENCE);
+        assert!(matches!(end, ExitWait::Exited(status) if status.success()), "{end:?}");
     }
 
     pub(crate) fn write_document(&self, document: &str) {
