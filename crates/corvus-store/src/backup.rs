@@ -61,7 +61,9 @@ pub enum BackupError {
     Full,
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("a file cannot be read or written")]
+    #[error("{} cannot be read", .path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("the backup or a file in it cannot be read or written")]
     Io(#[source] io::Error),
 }
 
@@ -259,19 +261,20 @@ impl<W: Write> Pack<'_, W> {
     }
 
     /// The files of a folder and of those in it. Links are not followed, except to the folder itself.
-    fn folder(&mut self, path: &Path, name: &Path, depth: usize) -> io::Result<()> {
+    fn folder(&mut self, path: &Path, name: &Path, depth: usize) -> Result<(), BackupError> {
+        let failed = |path: &Path, source| BackupError::File { path: path.to_owned(), source };
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
+            Err(error) => return Err(failed(path, error)),
         };
         if depth > MAX_DEPTH {
-            return Err(io::Error::other("folders are nested too deep"));
+            return Err(failed(path, io::Error::other("folders are nested too deep")));
         }
         for entry in entries {
-            let entry = entry?;
+            let entry = entry.map_err(|error| failed(path, error))?;
             let (path, name) = (entry.path(), name.join(entry.file_name()));
-            let kind = entry.file_type()?;
+            let kind = entry.file_type().map_err(|error| failed(&path, error))?;
             if kind.is_dir() {
                 self.folder(&path, &name, depth + 1)?;
             } else if kind.is_file() {
@@ -279,7 +282,7 @@ impl<W: Write> Pack<'_, W> {
                     Ok(file) => self.file(&name, &file)?,
                     // Somebody's half-written file that has its right name by now.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(failed(&path, error)),
                 }
             }
         }

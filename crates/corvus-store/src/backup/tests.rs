@@ -269,3 +269,16 @@ fn a_restore_that_was_killed_is_not_taken_for_a_gateway() {
     let refused = open_with(target.path(), None).err().unwrap();
     assert!(matches!(refused, OpenError::RestoreUnfinished { .. }), "{refused}");
 }
+
+#[test]
+fn a_folder_that_cannot_be_read_is_named_and_the_file_has_no_valid_end() {
+    let sample = Sample::new();
+    let queue = sample.data.path().join("queue");
+    fs::write(&queue, "a file where a folder should be").unwrap();
+    let mut file = Vec::new();
+    let failed = sample.store.backup_at(PASSPHRASE, &mut file, CHEAP).unwrap_err();
+    assert_eq!(failed.to_string(), format!("{} cannot be read", queue.display()));
+    let target = tempfile::tempdir().unwrap();
+    let restored = restore(file.as_slice(), PASSPHRASE, target.path());
+    assert!(matches!(restored, Err(BackupError::Damaged)), "{restored:?}");
+}
