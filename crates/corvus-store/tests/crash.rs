@@ -112,8 +112,9 @@ fn a_process_killed_while_it_makes_a_store_leaves_one_that_opens() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         let (child, output) = start(&data);
-        // Making one takes some milliseconds; the steps go through all of it and a little beyond.
-        std::thread::sleep(Duration::from_micros(500 * round));
+        // Making one takes ten milliseconds, or ten times that on a busy disk. The steps grow, so
+        // that they go through all of it in both cases.
+        std::thread::sleep(Duration::from_micros(100 * round * round));
         let printed = kill(child, output);
         check(&data, printed);
         assert!(data.join(MARKER).exists());
