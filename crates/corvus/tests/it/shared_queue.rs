@@ -65,7 +65,7 @@ async fn within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option
             if let Some(found) = look() {
                 return found;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(limit, found)
