@@ -52,6 +52,21 @@ if tonumber(ARGV[6]) > v.cfg then
   v.per_s, v.paused = tonumber(ARGV[9]), tonumber(ARGV[10])
 end
 
+-- What newcomers and check-ins add is written in one go: a command for each costs more than the
+-- sorted set's own work. `late`: who is in `late_queue`, all of them behind everybody else.
+local late, late_queue, late_seen, queued, noted = {}, {}, {}, 0, 0
+
+local function flush()
+  if queued > 0 then
+    call('ZADD', QUEUE, unpack(late_queue, 1, queued))
+    late, queued = {}, 0
+  end
+  if noted > 0 then
+    call('ZADD', SEEN, unpack(late_seen, 1, noted))
+    noted = 0
+  end
+end
+
 local function owed()
   return now < v.owed_until and v.owed or 0
 end
@@ -116,7 +131,6 @@ end
 local function left_line(sid)
   if call('ZREM', QUEUE, sid) == 1 then
     waiting, highest = waiting - 1, nil
-    return true
   end
 end
 
@@ -134,6 +148,7 @@ end
 local function promote()
   for _ = 1, BOUND do
     if waiting == 0 or free() < 1 then return false end
+    flush()
     local sid, ticket = unpack(call('ZPOPMIN', QUEUE))
     waiting = waiting - 1
     if waiting == 0 then highest = nil end
@@ -226,10 +241,10 @@ more = promote() or more
 
 -- The operations. An answer is a letter and numbers.
 
-local answers = {}
+local answers, answered, pack = {}, 0, struct.pack
 local function answer(kind, ...)
-  local n = select('#', ...)
-  answers[#answers + 1] = struct.pack('<c1' .. string.rep('d', n), kind, ...)
+  answered = answered + 1
+  answers[answered] = pack('<c1' .. string.rep('d', select('#', ...)), kind, ...)
 end
 
 -- When the place of `sid` was used, and when it left; 0: never. Mostly nobody left lately.
@@ -270,6 +285,7 @@ local function claim(sid, expiry)
 end
 
 local function straight_in(sid)
+  flush()
   left_line(sid)
   call('ZREM', SEEN, sid)
   spend(now, 'u:' .. sid)
@@ -308,7 +324,8 @@ local function check_in(sid, rank)
   local poll = POLL_MIN + math.floor(beyond * (POLL_MAX - POLL_MIN) / (FAR - NEAR))
   if eta >= 0 then poll = math.min(poll, math.floor(eta / 2)) end
   poll = math.max(poll, POLL_MIN)
-  call('ZADD', SEEN, now + poll, sid)
+  if noted >= 2 * BOUND then flush() end
+  late_seen[noted + 1], late_seen[noted + 2], noted = now + poll, sid, noted + 2
   return rank, eta, poll
 end
 
@@ -317,7 +334,9 @@ local function wait(sid, ticket, joined, rank)
   rank, eta, poll = check_in(sid, rank)
   local used, left = spent(sid)
   local issued = math.max(now, used + 1, left + 1, v.flushed_at + 1)
-  answer('w', now, rank, issued, eta, poll, ticket, joined, now < starts and 1 or 0)
+  answered = answered + 1
+  answers[answered] = pack('<c1dddddddd', 'w', now, rank, issued, eta, poll, ticket, joined,
+    now < starts and 1 or 0)
 end
 
 -- The ticket of a place that is fresh and not refused.
@@ -332,6 +351,7 @@ end
 
 -- Into the line with `ticket`, and once more through the promotion. True: it is inside now.
 local function back_in_line(sid, ticket)
+  flush()
   call('ZADD', QUEUE, ticket, sid)
   waiting, highest = waiting + 1, nil
   check_in(sid)
@@ -353,6 +373,7 @@ local function new_ticket(random, lot)
 end
 
 local function enter(sid, join, random, lot, issued, ticket, due)
+  if late[sid] then flush() end
   local expiry = inside > 0 and tonumber(call('ZSCORE', ACTIVE, sid))
   if expiry then return claim(sid, expiry) end
   if method == 'p' then
@@ -375,10 +396,17 @@ local function enter(sid, join, random, lot, issued, ticket, due)
   end
   if waiting >= max_waiting then return answer('f') end
   place = new_ticket(random, lot)
-  call('ZADD', QUEUE, place, sid)
   waiting = waiting + 1
+  if place ~= highest then
+    flush()
+    call('ZADD', QUEUE, place, sid)
+    return wait(sid, place, 1)
+  end
   -- A ticket that is the time of coming is the last.
-  wait(sid, place, 1, place == highest and waiting or nil)
+  if queued >= 2 * BOUND then flush() end
+  late_queue[queued + 1], late_queue[queued + 2], queued = place, sid, queued + 2
+  late[sid] = true
+  wait(sid, place, 1, waiting)
 end
 
 local function refused(sid, issued, expires)
@@ -390,6 +418,7 @@ end
 local function keep(sid)
   local expiry = inside > 0 and tonumber(call('ZSCORE', ACTIVE, sid))
   if expiry then return claim(sid, expiry) end
+  flush()
   left_line(sid)
   call('ZREM', SEEN, sid)
   spend(now, 'u:' .. sid)
@@ -403,6 +432,7 @@ local function poll(sid, issued, ticket, due, a_issued, a_expires)
   if a_expires ~= 0 and not refused(sid, a_issued, a_expires) then return keep(sid) end
   if method == 'p' or (inside > 0 and call('ZSCORE', ACTIVE, sid)) then return answer('y') end
   if closed() then return end
+  if late[sid] then flush() end
   local place = waiting > 0 and tonumber(call('ZSCORE', QUEUE, sid))
   if not place then
     place = returning(sid, issued, ticket, due)
@@ -413,6 +443,7 @@ local function poll(sid, issued, ticket, due, a_issued, a_expires)
 end
 
 local function release(sid, issued, expires)
+  flush()
   local expiry = inside > 0 and call('ZSCORE', ACTIVE, sid)
   if not expiry and expires ~= 0 and not refused(sid, issued, expires) then
     v.owed = math.max(0, v.owed - 1)
@@ -455,12 +486,14 @@ for i = 19, #ARGV do
   elseif kind == 'r' then
     release(sid, a_issued, a_expires)
   elseif kind == 'F' then
+    flush()
     call('DEL', QUEUE)
     call('ZINTERSTORE', SEEN, 2, SEEN, ACTIVE, 'WEIGHTS', 1, 0)
     waiting, highest, v.flushed_at = 0, nil, now
     take_order()
     answer('d')
   elseif kind == 'A' then
+    flush()
     call('ZDIFFSTORE', SEEN, 2, SEEN, ACTIVE)
     call('DEL', ACTIVE)
     inside, v.granted, v.owed, v.released_at = 0, 0, 0, now
@@ -474,6 +507,7 @@ end
 
 -- What changed goes back.
 
+flush()
 local changed = {}
 for i, name in ipairs(NAMES) do
   if v[name] ~= was[i] then
@@ -488,6 +522,6 @@ end
 call('HSET', RATE, unpack(changed))
 if seq then call('SET', SEQ, string.format('%.0f', seq)) end
 
-return struct.pack('<dddddddddddd', now, v.born, v.n, inside, inside - v.granted, owed(), waiting,
+return pack('<dddddddddddd', now, v.born, v.n, inside, inside - v.granted, owed(), waiting,
   more and 1 or 0, v.cfg, v.capacity, v.per_s > 0 and v.count or 0, v.per_s)
-  .. struct.pack('<dd', v.paused, v.random) .. table.concat(answers)
+  .. pack('<dd', v.paused, v.random) .. table.concat(answers)
