@@ -67,6 +67,14 @@ local function flush()
   end
 end
 
+-- Where the visitors of this call stand in the line; false: nowhere. Asked for all at once.
+local placed = {}
+
+local function place_of(sid)
+  if placed[sid] == nil then placed[sid] = tonumber(call('ZSCORE', QUEUE, sid)) or false end
+  return placed[sid]
+end
+
 local function owed()
   return now < v.owed_until and v.owed or 0
 end
@@ -130,13 +138,13 @@ end
 
 local function left_line(sid)
   if call('ZREM', QUEUE, sid) == 1 then
-    waiting, highest = waiting - 1, nil
+    waiting, highest, placed[sid] = waiting - 1, nil, false
   end
 end
 
--- From the ticket to the promotion. Tickets of a draw that is not by time say nothing of it.
+-- From the ticket to the promotion. Tickets of a draw say nothing of it.
 local function note_wait(ticket)
-  if v.random ~= 0 then return end
+  if v.random ~= 0 or ticket < starts * 1000 then return end
   local waited = math.max(0, now - math.floor(ticket / 1000))
   v.waits, v.wait_sum = v.waits + 1, v.wait_sum + waited
   local bucket = 1
@@ -150,7 +158,7 @@ local function promote()
     if waiting == 0 or free() < 1 then return false end
     flush()
     local sid, ticket = unpack(call('ZPOPMIN', QUEUE))
-    waiting = waiting - 1
+    waiting, placed[sid] = waiting - 1, false
     if waiting == 0 then highest = nil end
     local due = tonumber(call('ZSCORE', SEEN, sid)) or 0
     if dead(due) then
@@ -178,7 +186,9 @@ if now > before + GAP or now + GAP < before then
   extend(before)
 end
 v.last_pass, v.n = now, v.n + 1
-local told = v[caller]
+-- A gateway that is not known is new, or was forgotten among very many.
+local told = v[caller] > 0 and v[caller] or v.n - 1
+local known = v[caller] > 0
 if ARGV[3] ~= '' then
   local born, claimed, n = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
   local ours = born == v.born
@@ -192,7 +202,7 @@ if ARGV[3] ~= '' then
   end
 end
 v[caller] = v.n
-if told == 0 and call('HLEN', RATE) > CALLERS + 64 then
+if not known and call('HLEN', RATE) > CALLERS + 64 then
   local fields, oldest, least = call('HGETALL', RATE), nil, math.huge
   for i = 1, #fields, 2 do
     local n = tonumber(fields[i + 1])
@@ -353,7 +363,7 @@ end
 local function back_in_line(sid, ticket)
   flush()
   call('ZADD', QUEUE, ticket, sid)
-  waiting, highest = waiting + 1, nil
+  waiting, highest, placed[sid] = waiting + 1, nil, ticket
   check_in(sid)
   more = promote() or more
   return tonumber(call('ZSCORE', ACTIVE, sid))
@@ -381,7 +391,7 @@ local function enter(sid, join, random, lot, issued, ticket, due)
     return straight_in(sid)
   end
   if closed() then return end
-  local place = waiting > 0 and tonumber(call('ZSCORE', QUEUE, sid))
+  local place = waiting > 0 and place_of(sid)
   if place then return wait(sid, place, 0) end
   place = returning(sid, issued, ticket, due)
   if place then
@@ -396,7 +406,7 @@ local function enter(sid, join, random, lot, issued, ticket, due)
   end
   if waiting >= max_waiting then return answer('f') end
   place = new_ticket(random, lot)
-  waiting = waiting + 1
+  waiting, placed[sid] = waiting + 1, place
   if place ~= highest then
     flush()
     call('ZADD', QUEUE, place, sid)
@@ -433,7 +443,7 @@ local function poll(sid, issued, ticket, due, a_issued, a_expires)
   if method == 'p' or (inside > 0 and call('ZSCORE', ACTIVE, sid)) then return answer('y') end
   if closed() then return end
   if late[sid] then flush() end
-  local place = waiting > 0 and tonumber(call('ZSCORE', QUEUE, sid))
+  local place = waiting > 0 and place_of(sid)
   if not place then
     place = returning(sid, issued, ticket, due)
     if not place then return answer('g') end
@@ -468,6 +478,17 @@ local function stats()
     v.abandoned, per_s, v.waits, v.wait_sum, unpack(buckets))
 end
 
+if waiting > 0 and #ARGV > 19 then
+  for from = 19, #ARGV, BOUND do
+    local sids = {}
+    for i = from, math.min(from + BOUND - 1, #ARGV) do
+      sids[#sids + 1] = string.sub(ARGV[i], 2, 23)
+    end
+    local places = call('ZMSCORE', QUEUE, unpack(sids))
+    for i, sid in ipairs(sids) do placed[sid] = tonumber(places[i]) or false end
+  end
+end
+
 for i = 19, #ARGV do
   local kind, sid, join, random, lot, issued, ticket, due, a_issued, a_expires =
     struct.unpack(OP, ARGV[i])
@@ -487,15 +508,24 @@ for i = 19, #ARGV do
     release(sid, a_issued, a_expires)
   elseif kind == 'F' then
     flush()
-    call('DEL', QUEUE)
-    call('ZINTERSTORE', SEEN, 2, SEEN, ACTIVE, 'WEIGHTS', 1, 0)
-    waiting, highest, v.flushed_at = 0, nil, now
+    -- Freed in the background: half a million take half a second.
+    call('UNLINK', QUEUE)
+    if v.granted > 0 then
+      call('ZINTERSTORE', QUEUE, 2, SEEN, ACTIVE, 'WEIGHTS', 1, 0)
+      call('UNLINK', SEEN)
+      call('RENAME', QUEUE, SEEN)
+    else
+      call('UNLINK', SEEN)
+    end
+    waiting, highest, placed, v.flushed_at = 0, nil, {}, now
     take_order()
     answer('d')
   elseif kind == 'A' then
     flush()
-    call('ZDIFFSTORE', SEEN, 2, SEEN, ACTIVE)
-    call('DEL', ACTIVE)
+    for from = 0, v.granted > 0 and inside - 1 or -1, BOUND do
+      call('ZREM', SEEN, unpack(call('ZRANGE', ACTIVE, from, from + BOUND - 1)))
+    end
+    call('UNLINK', ACTIVE)
     inside, v.granted, v.owed, v.released_at = 0, 0, 0, now
     answer('d')
   elseif kind == 'S' then

@@ -129,7 +129,7 @@ impl Model {
         }
         self.last_pass = now;
         self.n += 1;
-        let told = self.callers.insert(caller.gateway, self.n).unwrap_or(0);
+        let told = self.callers.insert(caller.gateway, self.n).unwrap_or(self.n - 1);
         if let Some(report) = caller.report {
             let ours = Some(report.born_ms) == self.born;
             if !ours || report.n > told {

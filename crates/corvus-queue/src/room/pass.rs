@@ -74,7 +74,8 @@ impl Room {
 
     /// A gateway remembers more than this state does: hold places for those who were lost.
     fn note_loss(&mut self, now: u64, last_pass: u64, caller: Caller) {
-        let told = self.callers.note(caller.gateway, self.vars.n);
+        // A gateway that is not known is new, or was forgotten among very many.
+        let told = self.callers.note(caller.gateway, self.vars.n).unwrap_or(self.vars.n - 1);
         let Some(report) = caller.report else { return };
         let ours = report.born_ms == self.vars.born;
         let behind = ours && report.n > told;
