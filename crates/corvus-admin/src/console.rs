@@ -76,17 +76,19 @@ async fn metrics(
     let numbers: Vec<_> = snapshot
         .queues
         .iter()
-        .filter_map(|queue| {
+        .map(|queue| {
             let id = &queue.settings.id;
-            let stats = handles.queues.stats(id)?;
-            Some(QueueNumbers {
+            // None yet from a store that was never reached.
+            let stats = handles.queues.stats(id).unwrap_or_default();
+            QueueNumbers {
                 queue: id.as_str(),
+                store_up: handles.queues.store_is_up(id),
                 waiting: stats.waiting,
                 inside: stats.inside,
                 admitted: stats.admitted,
                 abandoned: stats.abandoned,
                 waited_ms: stats.wait_sum_ms,
-            })
+            }
         })
         .collect();
     render_queues(&numbers, &mut page);

@@ -8,6 +8,8 @@ use crate::exposition::{Page, Seconds};
 pub struct QueueNumbers<'a> {
     /// Id of the queue.
     pub queue: &'a str,
+    /// Its store answers.
+    pub store_up: bool,
     /// Visitors now waiting.
     pub waiting: u64,
     /// Visitors now inside, granted places included.
@@ -26,6 +28,10 @@ pub fn render_queues(queues: &[QueueNumbers<'_>], out: &mut String) {
         return;
     }
     let mut page = Page::new(out);
+    page.gauge("corvus_queue_store_up", "1 if the queue's store answers, else 0.");
+    for numbers in queues {
+        page.sample(&[("queue", numbers.queue)], u64::from(numbers.store_up));
+    }
     page.gauge("corvus_queue_waiting", "Visitors now waiting.");
     for numbers in queues {
         page.sample(&[("queue", numbers.queue)], numbers.waiting);
@@ -62,6 +68,7 @@ mod tests {
     fn every_number_of_every_queue_is_on_the_page() {
         let drop = QueueNumbers {
             queue: "drop",
+            store_up: true,
             waiting: 5,
             inside: 3,
             admitted: 40,
@@ -73,6 +80,8 @@ mod tests {
         render_queues(&[drop, sale], &mut out);
         for line in [
             "# TYPE corvus_queue_wait_seconds summary",
+            "corvus_queue_store_up{queue=\"drop\"} 1",
+            "corvus_queue_store_up{queue=\"sale\"} 0",
             "corvus_queue_waiting{queue=\"drop\"} 5",
             "corvus_queue_inside{queue=\"drop\"} 3",
             "corvus_queue_admitted_total{queue=\"drop\"} 40",
@@ -83,6 +92,6 @@ mod tests {
         ] {
             assert!(out.lines().any(|found| found == line), "{line}\n{out}");
         }
-        assert_eq!(out.matches("# TYPE").count(), 5, "one for each family");
+        assert_eq!(out.matches("# TYPE").count(), 6, "one for each family");
     }
 }

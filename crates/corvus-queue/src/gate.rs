@@ -300,9 +300,9 @@ impl QueueService {
         self.engine.stats(queue)
     }
 
-    /// Whether calls are held back because the store failed.
-    pub fn store_is_down(&self) -> bool {
-        self.views.load().values().any(|view| view.breaker.is_open())
+    /// Whether the store of `queue` answered when it was asked last.
+    pub fn store_is_up(&self, queue: &Id) -> bool {
+        self.view(queue).is_some_and(|view| !view.breaker.is_open())
     }
 
     /// Signs with a new key: at once, or, when gateways share a store, ten seconds after all of

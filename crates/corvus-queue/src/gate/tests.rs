@@ -447,11 +447,11 @@ fn an_outage_keeps_those_inside_and_fails_as_the_queue_says() {
             }
         }
         assert_ne!(waiting.place, place_before, "its due time moved on");
-        assert!(site.service.store_is_down());
+        assert!(!site.service.store_is_up(&site.queue.settings.id));
         site.fail(None);
         site.wait(3_001);
         now(site.service.tick());
-        assert!(!site.service.store_is_down());
+        assert!(site.service.store_is_up(&site.queue.settings.id));
         assert!(passes(site.request(&mut inside)));
         assert_eq!(rank(site.request(&mut waiting)), Some(1), "the place is still there");
         let stats = site.service.stats(&site.queue.settings.id).unwrap();
@@ -506,7 +506,7 @@ fn a_full_store_is_busy_even_when_the_policy_is_open() {
     site.fail(Some(StoreError::Full));
     assert!(matches!(site.arrive(None).1, Decision::Busy { .. }));
     assert!(passes(site.request(&mut inside)));
-    assert!(!site.service.store_is_down());
+    assert!(site.service.store_is_up(&site.queue.settings.id));
 }
 
 #[test]
