@@ -83,7 +83,7 @@ impl Levels {
             return false;
         }
         self.own = own;
-        self.held = Level { version: self.held.version + 1, ..own };
+        self.held = Level { version: self.held.version.saturating_add(1), ..own };
         self.pending = true;
         true
     }
@@ -102,7 +102,7 @@ impl Levels {
         }
         if self.pending {
             // Somebody else's change took the version: ours is the newer one.
-            self.held.version = stored.version + 1;
+            self.held.version = stored.version.saturating_add(1);
             return News::Changed;
         }
         self.held = stored;
