@@ -182,6 +182,9 @@ async fn of_two_operators_one_rotates_and_the_other_sees_it() {
     memory.clock.advance(Duration::from_secs(3));
     let third = first.shared.rotate().await.unwrap();
     assert_eq!(third, Rotation { begun: false, ..one }, "one is under way");
+    let said = |begun| Rotation { begun, ..one }.to_string();
+    assert!(said(true).contains("is announced"));
+    assert!(said(false).contains("no new") && said(false).contains("already"));
 }
 
 #[tokio::test]
