@@ -153,6 +153,13 @@ impl Valkey {
         outcome?
     }
 
+    /// Waits a few seconds for files that are not yet written; before a clean end. False: they could
+    /// not be.
+    pub fn save(&self) -> bool {
+        let (keys, levels) = (self.keys.save(), self.book.save());
+        keys && levels
+    }
+
     /// For what else gateways keep in the store.
     pub const fn store(&self) -> &Remote {
         &self.store

@@ -68,6 +68,29 @@ async fn two_gateways_share_a_queue_and_its_level() {
 }
 
 #[tokio::test]
+async fn what_must_outlive_the_process_is_written_at_its_end() {
+    let Some(store) = StoreServer::start(StoreOptions::default()) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let start = || {
+        let keys = Arc::new(KeyStore::open_shared(Some(dir.path())).unwrap());
+        let clock = Arc::new(corvus_core::SystemClock::new());
+        Valkey::start(store.url().parse().unwrap(), Some(dir.path()), keys, clock).unwrap()
+    };
+    let engine = start();
+    for capacity in 1..50 {
+        engine.configure(&[queue(capacity)]);
+    }
+    assert!(engine.save());
+    drop(engine);
+    // The same configuration as at the end: no new version.
+    let engine = start();
+    engine.configure(&[queue(49)]);
+    engine.call(&settings(1).id, &[]).await.unwrap();
+    let level = engine.level(&settings(1).id).unwrap();
+    assert_eq!((level.version, level.capacity), (49, 49));
+}
+
+#[tokio::test]
 async fn a_slow_store_has_its_time_to_rotate_keys() {
     let Some(store) = StoreServer::start(StoreOptions::default()) else { return };
     let proxy = ChaosProxy::start(store.addr());
