@@ -49,7 +49,8 @@ pub trait SharedStore: Send + Sync {
     ) -> Answer<'a, ()>;
 
     /// Writes only where nothing is: takes a lock, or uses what may be used once. False: something
-    /// is there.
+    /// is there. That can be this very value, where a store was asked twice because a connection
+    /// broke: whoever must know gives each call a value of its own and reads it back.
     fn put_new<'a>(
         &'a self,
         family: &'a str,
@@ -61,7 +62,7 @@ pub trait SharedStore: Send + Sync {
     fn remove<'a>(&'a self, family: &'a str, key: &'a str) -> Answer<'a, ()>;
 
     /// Removes the value if it is still this one: gives a lock back that may be somebody else's by
-    /// now. False: it is not.
+    /// now. False: it is not, or a call that was done twice had removed it.
     fn remove_if<'a>(&'a self, family: &'a str, key: &'a str, value: &'a [u8]) -> Answer<'a, bool>;
 
     /// Lets the value live for `ttl` from now if it is still this one: holds a lock longer. False:

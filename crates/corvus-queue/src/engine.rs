@@ -93,8 +93,11 @@ impl Engine {
     pub fn save(&self) -> Result<(), JournalError> {
         match self {
             Self::Embedded(engine) => engine.save(),
-            // Its state is the store's.
-            Self::Valkey(_) => Ok(()),
+            // Its state is the store's; what could not be written of the rest was logged.
+            Self::Valkey(engine) => {
+                engine.save();
+                Ok(())
+            }
             #[cfg(test)]
             Self::Faulty(engine) => engine.inner.save(),
         }

@@ -35,7 +35,7 @@ use self::view::View;
 use crate::{
     embedded::{JournalError, Notice},
     engine::Engine,
-    keys::{KeyError, KeyStore, ShareError},
+    keys::{KeyError, KeyStore, Rotation, ShareError},
     op::{Op, Reply, Stats, StoreError},
 };
 
@@ -310,7 +310,8 @@ impl QueueService {
     pub async fn rotate_keys(&self) -> Result<(), RotateError> {
         if let Engine::Valkey(engine) = &self.engine {
             let rotation = engine.rotate_keys().await?;
-            tracing::info!(?rotation, "a new signing key for queues is announced");
+            let Rotation { generation, activates_at_ms, .. } = rotation;
+            tracing::info!(generation, activates_at_ms, "{rotation}");
         } else {
             self.keys.rotate()?;
             tracing::info!("queues sign with a new key");

@@ -5,6 +5,7 @@
 mod file;
 mod reconcile;
 mod share;
+mod writer;
 
 use std::{
     fs, io,
@@ -17,9 +18,9 @@ use arc_swap::{ArcSwapOption, Guard};
 use corvus_core::token::SigningKeys;
 use tokio::sync::{Notify, watch};
 
-pub(crate) use self::file::replace;
-use self::file::{KeyFile, io_error, random};
+use self::file::{KeyFile, io_error, random, replace};
 pub use self::share::{Rotation, ShareError, SharedKeys};
+pub(crate) use self::writer::Writer;
 
 /// A reading of the store holds for so long: an unknown key makes us ask no more often.
 const READ_HOLDS_MS: u64 = 1_000;
@@ -47,19 +48,14 @@ pub enum KeyError {
 /// Signing keys that can be rotated while tokens are checked.
 pub struct KeyStore {
     path: Option<PathBuf>,
-    file: Mutex<Held>,
+    /// For keys that are shared, which change on a thread that must not wait for a disk.
+    writer: Option<Writer>,
+    file: Mutex<Option<KeyFile>>,
     /// Written under the lock of `file`; read by every request. Once there, never gone again.
     keys: ArcSwapOption<SigningKeys>,
     draw: ArcSwapOption<[u8; 16]>,
     new: bool,
     sharing: Option<Sharing>,
-}
-
-/// What the file under DATA has, or should have.
-struct Held {
-    file: Option<KeyFile>,
-    /// It could not be written.
-    unsaved: bool,
 }
 
 /// How requests and [`SharedKeys::run`] meet.
@@ -108,9 +104,11 @@ impl KeyStore {
     ) -> Self {
         let keys = file.as_ref().map(|file| Arc::new(file.signing_keys()));
         let draw = file.as_ref().map(|file| Arc::new(file.draw));
+        let trouble = "queue keys are not saved; a restart needs the store";
         Self {
+            writer: path.clone().map(|path| Writer::to(path, trouble)),
             path,
-            file: Mutex::new(Held { file, unsaved: false }),
+            file: Mutex::new(file),
             keys: ArcSwapOption::new(keys),
             draw: ArcSwapOption::new(draw),
             new,
@@ -141,12 +139,12 @@ impl KeyStore {
             return Err(KeyError::Shared);
         }
         let mut held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = held.file.as_ref().ok_or(KeyError::NoneYet)?.rotated(random()?);
+        let next = held.as_ref().ok_or(KeyError::NoneYet)?.rotated(random()?);
         if let Some(path) = &self.path {
             file::write(path, &next)?;
         }
         self.put_in_force(&next);
-        held.file = Some(next);
+        *held = Some(next);
         Ok(())
     }
 
@@ -183,31 +181,33 @@ impl KeyStore {
     }
 
     fn file(&self) -> Option<KeyFile> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).file.clone()
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Uses `file` from now on. If it cannot be written under DATA it is tried again later: the
-    /// store has it, so the gateway can go on.
+    /// Uses `file` from now on, and has it written under DATA. The store has it, so the gateway need
+    /// not wait for that.
     fn adopt(&self, file: KeyFile) {
         let mut held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         self.put_in_force(&file);
-        *held = Held { file: Some(file), unsaved: true };
-        self.save(&mut held, true);
+        if let Some(writer) = &self.writer {
+            match file.to_text() {
+                Ok(text) => writer.put(text.into_bytes()),
+                Err(error) => tracing::warn!(%error, "queue keys cannot be written"),
+            }
+        }
+        *held = Some(file);
     }
 
     fn save_again(&self) {
-        self.save(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), false);
+        if let Some(writer) = &self.writer {
+            writer.retry();
+        }
     }
 
-    fn save(&self, held: &mut Held, first: bool) {
-        let (Some(path), Some(file), true) = (&self.path, &held.file, held.unsaved) else { return };
-        match file::write(path, file) {
-            Ok(()) => held.unsaved = false,
-            Err(error) if first => {
-                tracing::warn!(%error, "queue keys are not saved; a restart needs the store");
-            }
-            Err(_) => {}
-        }
+    /// Waits a few seconds for what is not yet written under DATA; before a clean end. False: it
+    /// could not be written.
+    pub fn save(&self) -> bool {
+        self.writer.as_ref().is_none_or(Writer::finish)
     }
 
     fn put_in_force(&self, file: &KeyFile) {

@@ -16,8 +16,10 @@ use redis::{Cmd, Value};
 
 use crate::valkey::{Link, LinkError, Remote, Script};
 
-/// A connection to Valkey or Redis, as much of one as is needed here. It is bounded in time, and
-/// sends nothing twice of which it does not know that it was not done.
+/// A connection to Valkey or Redis, as much of one as is needed here. It is bounded in time.
+/// To one server it sends nothing twice of which it does not know that it was not done. To a Cluster
+/// it may: when a connection to a node breaks, the client sends again what was under way there, and
+/// has no setting to tell that from a slot that moved. What is sent must bear being done twice.
 pub trait Commands: Send + Sync {
     fn command(&self, command: Cmd) -> impl Future<Output = Result<Value, LinkError>> + Send;
 
@@ -84,7 +86,9 @@ fn failed(error: LinkError) -> SharedError {
     }
 }
 
-/// [`SharedStore`] in Valkey or Redis.
+/// [`SharedStore`] in Valkey or Redis. On a Cluster a call may be done twice, see [`Commands`]: then
+/// [`SharedStore::put_new`] can answer false though the value there is ours, and
+/// [`SharedStore::remove_if`] though it removed it.
 pub struct ValkeyShared<C> {
     store: C,
     script: Arc<Script>,

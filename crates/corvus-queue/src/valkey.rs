@@ -17,6 +17,7 @@ mod thread;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -40,6 +41,10 @@ pub use self::{
     level::Level,
     link::{Link, LinkError, LinkSetupError, Script},
 };
+
+/// How long the rotation of keys may take: longer than [`SharedKeys`] lets it, which has the better
+/// words for what went wrong.
+const ROTATION: Duration = Duration::from_secs(4);
 
 /// Queues on a store that several gateways share.
 pub struct Valkey {
@@ -144,8 +149,15 @@ impl Valkey {
     pub async fn rotate_keys(&self) -> Result<Rotation, ShareError> {
         let keys = Arc::clone(&self.shared_keys);
         let task = async move { Ok(keys.rotate().await) };
-        let outcome = self.store.thread.run(task).await;
+        let outcome = self.store.thread.run_for(ROTATION, task).await;
         outcome?
+    }
+
+    /// Waits a few seconds for files that are not yet written; before a clean end. False: they could
+    /// not be.
+    pub fn save(&self) -> bool {
+        let (keys, levels) = (self.keys.save(), self.book.save());
+        keys && levels
     }
 
     /// For what else gateways keep in the store.

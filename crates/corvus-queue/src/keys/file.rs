@@ -162,7 +162,7 @@ pub(super) fn write(path: &Path, file: &KeyFile) -> Result<(), KeyError> {
 
 /// Beside the old file first, then in its place: a reader or a crash sees one or the other. Only the
 /// owner can read it.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

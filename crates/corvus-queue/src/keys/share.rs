@@ -3,7 +3,7 @@
 //! A key is announced ten seconds before it signs. By then every gateway that reaches the store
 //! believes it, so that a visitor who goes from one gateway to another is known at both.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use corvus_core::Clock;
 use tokio::{
@@ -60,6 +60,16 @@ pub struct Rotation {
     pub activates_at_ms: u64,
     /// This call began it. Otherwise one was under way, or another operator was faster.
     pub begun: bool,
+}
+
+impl fmt::Display for Rotation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.begun {
+            "a new signing key for queues is announced"
+        } else {
+            "no new signing key for queues: one was announced already"
+        })
+    }
 }
 
 /// Why keys are not shared.
@@ -136,8 +146,8 @@ impl<C: Commands> SharedKeys<C> {
 
     /// Announces a new key. Rotate no more often than tokens live.
     pub async fn rotate(&self) -> Result<Rotation, ShareError> {
-        let mut turn = self.turn.lock().await;
-        timeout(TURN, self.announce(&mut turn)).await.unwrap_or(Err(ShareError::Late))
+        let announce = async { self.announce(&mut *self.turn.lock().await).await };
+        timeout(TURN, announce).await.unwrap_or(Err(ShareError::Late))
     }
 
     async fn announce(&self, turn: &mut Turn) -> Result<Rotation, ShareError> {

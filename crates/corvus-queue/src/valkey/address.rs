@@ -46,7 +46,8 @@ pub(super) struct Node {
     pub(super) port: u16,
 }
 
-/// Why a text is not an [`Address`]. Never contains what could be a password.
+/// Why a text is not an [`Address`]. Quotes nothing of it: with the host forgotten, or a `&` not
+/// escaped, any piece could be of a password.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AddressError {
     #[error(
@@ -69,22 +70,27 @@ pub enum AddressError {
     EmptyPassword,
     #[error("no host is named")]
     NoHost,
-    #[error("`{0}` is no host; IPv6 addresses go in brackets")]
-    Host(String),
-    #[error("`{0}` is no port (1 to 65535)")]
-    Port(String),
+    #[error(
+        "what stands for a host is none: letters, digits, `-`, `.` and `_`, or an IPv6 address in \
+         brackets"
+    )]
+    Host,
+    #[error("what follows `host:` is no port (1 to 65535); a password goes before `@host`")]
+    Port,
     #[error("one server is one host:port; several are redis+cluster:// or redis+sentinel://")]
     Several,
-    #[error("`{0}` is no number of a database (0 to 65535)")]
-    Db(String),
+    #[error("what follows the last `/` is no number of a database (0 to 65535)")]
+    Db,
     #[error("a cluster has one database: nothing may follow its nodes")]
     ClusterPath,
     #[error("the name of the master is missing: redis+sentinel://host:port/master")]
     NoMaster,
-    #[error("`{0}` after the database has no meaning")]
-    Path(String),
-    #[error("the parameter `{0}` is not known; there are ca and sentinel_password")]
-    Parameter(String),
+    #[error("what follows the database has no meaning")]
+    Path,
+    #[error(
+        "a parameter is neither ca nor sentinel_password; a `&` in one of these is written %26"
+    )]
+    Parameter,
     #[error("the parameter `{0}` is given twice, or is empty")]
     Value(&'static str),
     #[error("sentinel_password is for redis+sentinel://")]
@@ -181,7 +187,7 @@ fn parameters(query: &str) -> Result<(Option<PathBuf>, Option<String>), AddressE
         let (slot, name) = match name {
             "ca" => (&mut ca, "ca"),
             "sentinel_password" => (&mut sentinel_password, "sentinel_password"),
-            _ => return Err(AddressError::Parameter(name.to_owned())),
+            _ => return Err(AddressError::Parameter),
         };
         if value.is_empty() || slot.replace(decode(value, name)?).is_some() {
             return Err(AddressError::Value(name));
@@ -198,14 +204,13 @@ fn node(text: &str, default_port: u16) -> Result<Node, AddressError> {
     if text.is_empty() {
         return Err(AddressError::NoHost);
     }
-    let bad_host = || AddressError::Host(text.to_owned());
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, after) = rest.split_once(']').ok_or_else(bad_host)?;
-        host.parse::<Ipv6Addr>().map_err(|_| bad_host())?;
+        let (host, after) = rest.split_once(']').ok_or(AddressError::Host)?;
+        host.parse::<Ipv6Addr>().map_err(|_| AddressError::Host)?;
         match after.strip_prefix(':') {
             Some(port) => (host, Some(port)),
             None if after.is_empty() => (host, None),
-            None => return Err(bad_host()),
+            None => return Err(AddressError::Host),
         }
     } else {
         let (host, port) =
@@ -215,15 +220,12 @@ fn node(text: &str, default_port: u16) -> Result<Node, AddressError> {
         }
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         if !host.chars().all(allowed) || port.is_some_and(|port| port.contains(':')) {
-            return Err(bad_host());
+            return Err(AddressError::Host);
         }
         (host, port)
     };
     let port = match port {
-        Some(text) => {
-            let port = digits(text).filter(|port| *port != 0);
-            port.ok_or_else(|| AddressError::Port(text.to_owned()))?
-        }
+        Some(text) => digits(text).filter(|port| *port != 0).ok_or(AddressError::Port)?,
         None => default_port,
     };
     Ok(Node { host: host.to_owned(), port })
@@ -232,12 +234,12 @@ fn node(text: &str, default_port: u16) -> Result<Node, AddressError> {
 fn db(path: &str) -> Result<u16, AddressError> {
     let (number, more) = path.split_once('/').unwrap_or((path, ""));
     if !more.is_empty() {
-        return Err(AddressError::Path(more.to_owned()));
+        return Err(AddressError::Path);
     }
     if number.is_empty() {
         return Ok(0);
     }
-    digits(number).ok_or_else(|| AddressError::Db(number.to_owned()))
+    digits(number).ok_or(AddressError::Db)
 }
 
 /// A number without a sign, which `parse` alone would take.

@@ -18,7 +18,7 @@ use corvus_config::snapshot::{QueueSettings, Rate};
 use corvus_core::Id;
 use serde::{Deserialize, Serialize};
 
-use crate::keys::replace;
+use crate::keys::Writer;
 
 /// A version of what all gateways share.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -83,7 +83,7 @@ impl Levels {
             return false;
         }
         self.own = own;
-        self.held = Level { version: self.held.version + 1, ..own };
+        self.held = Level { version: self.held.version.saturating_add(1), ..own };
         self.pending = true;
         true
     }
@@ -102,7 +102,7 @@ impl Levels {
         }
         if self.pending {
             // Somebody else's change took the version: ours is the newer one.
-            self.held.version = stored.version + 1;
+            self.held.version = stored.version.saturating_add(1);
             return News::Changed;
         }
         self.held = stored;
@@ -124,7 +124,7 @@ impl Levels {
 /// What is known of every queue's level, in one small file.
 pub(super) struct Book {
     /// `None`: kept in memory only.
-    path: Option<PathBuf>,
+    writer: Option<Writer>,
     pages: Mutex<BTreeMap<String, Levels>>,
 }
 
@@ -143,7 +143,8 @@ impl Book {
                 })
                 .ok()
         });
-        Self { path, pages: Mutex::new(pages.unwrap_or_default()) }
+        let writer = path.map(|path| Writer::to(path, "levels cannot be saved"));
+        Self { writer, pages: Mutex::new(pages.unwrap_or_default()) }
     }
 
     /// What is known of `queue`, whose configuration now says `own`.
@@ -158,19 +159,23 @@ impl Book {
         levels
     }
 
+    /// Notes it, and has it written soon: whoever calls holds locks and must not wait for a disk.
     pub(super) fn write(&self, queue: &Id, levels: &Levels) {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         if pages.get(queue.as_str()) == Some(levels) {
             return;
         }
         pages.insert(queue.to_string(), levels.clone());
-        let Some(path) = &self.path else { return };
-        let written = serde_json::to_vec_pretty(&*pages)
-            .map_err(io::Error::from)
-            .and_then(|text| replace(path, &text));
-        if let Err(error) = written {
-            tracing::warn!(path = %path.display(), %error, "levels cannot be saved");
+        let Some(writer) = &self.writer else { return };
+        match serde_json::to_vec_pretty(&*pages) {
+            Ok(text) => writer.put(text),
+            Err(error) => tracing::warn!(%error, "levels cannot be written"),
         }
+    }
+
+    /// Waits a few seconds for what is not yet written; false: it could not be.
+    pub(super) fn save(&self) -> bool {
+        self.writer.as_ref().is_none_or(Writer::finish)
     }
 }
 
@@ -247,6 +252,35 @@ mod tests {
         exchange(&mut store, &mut edited);
         exchange(&mut store, &mut edited);
         assert_eq!(store, Some(level(10, 12)), "changed while others changed it too");
+    }
+
+    #[test]
+    fn a_slow_disk_holds_up_no_queue_and_has_the_newest_at_the_end() {
+        let (free, wait) = std::sync::mpsc::channel::<()>();
+        let kept = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let (disk, wait) = (std::sync::Arc::clone(&kept), Mutex::new(wait));
+        let sink = move |text: &[u8]| {
+            // Until it is let go, which is when `free` is dropped.
+            let _ = wait.lock().unwrap().recv_timeout(std::time::Duration::from_secs(10));
+            *disk.lock().unwrap() = text.to_vec();
+            Ok(())
+        };
+        let writer = Some(Writer::into("not saved".to_owned(), Box::new(sink)));
+        let book = Book { writer, pages: Mutex::default() };
+        let queue: Id = "drop".parse().unwrap();
+        let begun = std::time::Instant::now();
+        let mut levels = book.read(&queue, level(0, 10));
+        for capacity in 11..20 {
+            levels.configure(level(0, capacity));
+            book.write(&queue, &levels);
+        }
+        assert_eq!(book.read(&queue, level(0, 19)), levels);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "nobody waited for the disk");
+        drop(free);
+        assert!(book.save());
+        let pages: BTreeMap<String, Levels> =
+            serde_json::from_slice(&kept.lock().unwrap()).unwrap();
+        assert_eq!(pages["drop"], levels);
     }
 
     #[test]

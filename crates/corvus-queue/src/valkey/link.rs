@@ -3,11 +3,13 @@
 //!
 //! A connection that fails, stays silent for too long, or leads to a server that is no master (any
 //! more) is dropped, and the next request opens another: names are resolved again, sentinels asked
-//! again. However many requests wait, one attempt is under way.
+//! again. However many requests wait, one attempt is under way. A Cluster's is never dropped, as its
+//! other masters may be well: see `replace`.
 
 mod connect;
 mod error;
 mod inspect;
+mod replace;
 
 use std::{
     sync::{
@@ -36,9 +38,6 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(500);
 /// An attempt to connect may go on for longer than the request that began it: a store that needs a
 /// second to be reached is then there for a later request.
 const CONNECT: Duration = Duration::from_secs(2);
-/// A Cluster's client mends itself: learns who took over, connects again. One that still fails when
-/// it is older than this is thrown away, and not more often.
-const CLUSTER_AGE: Duration = Duration::from_secs(2);
 
 /// Why a request has no answer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -82,6 +81,8 @@ pub struct Link(Arc<Shared>);
 struct Shared {
     target: Target,
     state: Mutex<State>,
+    /// Held while a Cluster's client may be replaced.
+    replacing: Arc<tokio::sync::Mutex<()>>,
     /// Attempts so far.
     attempts: AtomicU64,
 }
@@ -110,6 +111,7 @@ impl Link {
         Ok(Self(Arc::new(Shared {
             target: Target::new(address)?,
             state: Mutex::default(),
+            replacing: Arc::default(),
             attempts: AtomicU64::new(0),
         })))
     }
@@ -157,20 +159,14 @@ impl Link {
     }
 
     async fn ask(&self, open: &Open, cmd: &redis::Cmd, by: Instant) -> Result<Value, Fault> {
-        let answer = match open.conn.clone() {
-            Conn::One(mut conn) => timeout_at(by, cmd.query_async(&mut conn)).await,
-            Conn::Cluster(mut conn) => timeout_at(by, cmd.query_async(&mut conn)).await,
-        };
-        let fault = match answer {
-            Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => Fault::of(&error, &self.0.target.address),
-            // A peer that is gone without a word (half-open) looks like this too.
-            Err(_) => Fault::Lost(format!("no answer within {} ms", DEADLINE.as_millis())),
-        };
-        if fault.spoils() {
-            self.0.forget(open);
+        let answer = self.0.query(&open.conn, cmd, by).await;
+        if answer.as_ref().is_err_and(Fault::spoils) {
+            match open.conn {
+                Conn::One(_) => self.0.forget(open.id),
+                Conn::Cluster(_) => self.0.replace_if_old(open, cmd),
+            }
         }
-        Err(fault)
+        answer
     }
 
     /// The connection, opened if there is none.
@@ -211,6 +207,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    async fn query(&self, conn: &Conn, cmd: &redis::Cmd, by: Instant) -> Result<Value, Fault> {
+        let answer = match conn.clone() {
+            Conn::One(mut conn) => timeout_at(by, cmd.query_async(&mut conn)).await,
+            Conn::Cluster(mut conn) => timeout_at(by, cmd.query_async(&mut conn)).await,
+        };
+        match answer {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(Fault::of(&error, &self.target.address)),
+            // A peer that is gone without a word (half-open) looks like this too.
+            Err(_) => Err(Fault::Lost(format!("no answer within {} ms", DEADLINE.as_millis()))),
+        }
+    }
+
     async fn open(self: Arc<Self>, id: u64, done: watch::Sender<Option<Result<Open, LinkError>>>) {
         let shared = Arc::downgrade(&self);
         let lost = move || Self::lost(&shared, id);
@@ -238,19 +247,13 @@ impl Shared {
     /// fail to find out.
     fn lost(shared: &Weak<Self>, id: u64) {
         if let Some(shared) = shared.upgrade() {
-            let mut state = shared.lock();
-            if matches!(&*state, State::Open(open) if open.id == id) {
-                *state = State::Idle;
-            }
+            shared.forget(id);
         }
     }
 
-    fn forget(&self, bad: &Open) {
-        if matches!(bad.conn, Conn::Cluster(_)) && bad.since.elapsed() < CLUSTER_AGE {
-            return;
-        }
+    fn forget(&self, id: u64) {
         let mut state = self.lock();
-        if matches!(&*state, State::Open(open) if open.id == bad.id) {
+        if matches!(&*state, State::Open(open) if open.id == id) {
             *state = State::Idle;
         }
     }

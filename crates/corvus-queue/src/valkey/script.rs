@@ -19,6 +19,9 @@ use crate::{
 /// The script, without its first line: `#!lua`, or `#!lua flags=allow-oom` to run without memory.
 pub(crate) const WAITROOM: &str = include_str!("../../script/waitroom.lua");
 
+/// 2^53: from here on doubles leave integers out.
+const LIMIT: f64 = 9_007_199_254_740_992.0;
+
 /// One call of the script.
 pub(crate) struct Call<'a> {
     /// Unix ms; `None`: the store's clock. Tests have their own.
@@ -169,22 +172,9 @@ impl Record {
 
 /// Reads the answer to a call of `ops` operations.
 pub(crate) fn decode(mut bytes: &[u8], ops: usize) -> Result<(Reply, Level), Malformed> {
-    let [
-        now,
-        born,
-        n,
-        inside,
-        claimed,
-        owed,
-        waiting,
-        more,
-        cfg,
-        capacity,
-        count,
-        per_s,
-        paused,
-        _,
-    ] = numbers(&mut bytes)?;
+    let [now, born, n, inside] = numbers(&mut bytes)?;
+    let claimed = difference(&mut bytes)?;
+    let [owed, waiting, more, cfg, capacity, count, per_s, paused, _] = numbers(&mut bytes)?;
     let mut answers = Vec::with_capacity(ops);
     for _ in 0..ops {
         answers.push(answer(&mut bytes)?);
@@ -223,11 +213,13 @@ fn answer(bytes: &mut &[u8]) -> Result<Answer, Malformed> {
             }
         }
         b'w' => {
-            let [now, rank, issued, eta, poll, ticket, joined, hidden] = numbers(bytes)?;
+            let [now, rank, issued] = numbers(bytes)?;
+            let eta = optional(bytes)?;
+            let [poll, ticket, joined, hidden] = numbers(bytes)?;
             let hidden = hidden != 0.0;
             Answer::Waiting(Waiting {
                 rank: (!hidden).then_some(rank as u64),
-                eta_ms: (eta >= 0.0).then_some(eta as u64),
+                eta_ms: eta.map(|eta| eta as u64),
                 poll_ms: poll as u64,
                 issued_ms: issued as u64,
                 ticket: if hidden { Ticket::Lottery } else { Ticket::Number(ticket as u64) },
@@ -250,8 +242,11 @@ fn answer(bytes: &mut &[u8]) -> Result<Answer, Malformed> {
 }
 
 fn stats(bytes: &mut &[u8]) -> Result<Stats, Malformed> {
-    let [inside, claimed, waiting, capacity, paused, owed, admitted, abandoned, per_s, waits, sum] =
-        numbers(bytes)?;
+    let [inside] = numbers(bytes)?;
+    let claimed = difference(bytes)?;
+    let [waiting, capacity, paused, owed, admitted, abandoned] = numbers(bytes)?;
+    let per_s = optional(bytes)?;
+    let [waits, sum] = numbers(bytes)?;
     let buckets: [f64; WAIT_BUCKETS_S.len() + 1] = numbers(bytes)?;
     Ok(Stats {
         inside: inside as u64,
@@ -262,19 +257,103 @@ fn stats(bytes: &mut &[u8]) -> Result<Stats, Malformed> {
         owed: owed as u64,
         admitted: admitted as u64,
         abandoned: abandoned as u64,
-        per_s: (per_s >= 0.0).then_some(per_s),
+        per_s,
         waits: waits as u64,
         wait_sum_ms: sum as u64,
         wait_buckets: buckets.map(|n| n as u64),
     })
 }
 
+/// None is negative, and each is below [`LIMIT`]: anything else would turn into another number, or
+/// stay in a level for good.
 fn numbers<const N: usize>(bytes: &mut &[u8]) -> Result<[f64; N], Malformed> {
-    let (head, rest) = bytes.split_at_checked(8 * N).ok_or(Malformed)?;
-    *bytes = rest;
     let mut numbers = [0.0; N];
-    for (number, chunk) in numbers.iter_mut().zip(head.chunks_exact(8)) {
-        *number = f64::from_le_bytes(chunk.try_into().map_err(|_| Malformed)?);
+    for number in &mut numbers {
+        *number = sound(bytes)?;
+        if *number < 0.0 {
+            return Err(Malformed);
+        }
     }
     Ok(numbers)
+}
+
+/// A number for which -1 says that there is none.
+fn optional(bytes: &mut &[u8]) -> Result<Option<f64>, Malformed> {
+    match sound(bytes)? {
+        -1.0 => Ok(None),
+        number if number >= 0.0 => Ok(Some(number)),
+        _ => Err(Malformed),
+    }
+}
+
+/// What one count is above another: below zero where a store lost the key of the one and not of
+/// the other, and then as good as zero.
+fn difference(bytes: &mut &[u8]) -> Result<f64, Malformed> {
+    Ok(sound(bytes)?.max(0.0))
+}
+
+fn sound(bytes: &mut &[u8]) -> Result<f64, Malformed> {
+    let (number, rest) = bytes.split_first_chunk().ok_or(Malformed)?;
+    *bytes = rest;
+    let number = f64::from_le_bytes(*number);
+    // Neither for infinities nor for what is no number.
+    if number.abs() < LIMIT { Ok(number) } else { Err(Malformed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: usize = 14;
+    const CLAIMED: usize = 4;
+
+    fn packed(numbers: &[f64]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    /// The header with `bad` in one place, then one answer.
+    fn with_header(place: usize, bad: f64, answer: &[u8]) -> Result<(Reply, Level), Malformed> {
+        let mut header = [1.0; HEADER];
+        header[place] = bad;
+        decode(&[&packed(&header), answer].concat(), 1)
+    }
+
+    #[test]
+    fn numbers_that_the_script_never_says_are_refused() {
+        let most = LIMIT - 1.0;
+        for bad in [-1.0, -0.5, 1e300, LIMIT, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+            for place in (0..HEADER).filter(|place| *place != CLAIMED) {
+                assert!(with_header(place, most, b"d").is_ok());
+                assert_eq!(with_header(place, bad, b"d"), Err(Malformed), "{bad} at {place}");
+            }
+            for (kind, len, none) in [(b'a', 3, None), (b'w', 8, Some(3)), (b'o', 1, None)] {
+                for place in (0..len).filter(|place| bad != -1.0 || Some(*place) != none) {
+                    let mut numbers = vec![most / 2.0; len];
+                    numbers[place] = bad;
+                    let answer = [&[kind][..], &packed(&numbers)].concat();
+                    assert_eq!(with_header(0, 1.0, &answer), Err(Malformed), "{bad} at {place}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_difference_may_be_below_zero() {
+        for (said, read) in [(-3.0, Ok(0)), (3.0, Ok(3)), (f64::NAN, Err(Malformed))] {
+            let reply = with_header(CLAIMED, said, b"d");
+            assert_eq!(reply.map(|(reply, _)| reply.claimed), read, "{said}");
+        }
+        assert_eq!(with_header(CLAIMED, -LIMIT, b"d"), Err(Malformed));
+    }
+
+    #[test]
+    fn what_is_not_known_is_none() {
+        let waiting = [5.0, 2.0, 5.0, -1.0, 1_000.0, 7.0, 1.0, 0.0];
+        let (reply, _) = with_header(0, 1.0, &[b"w", &packed(&waiting)[..]].concat()).unwrap();
+        assert!(matches!(reply.answers[..], [Answer::Waiting(w)] if w.eta_ms.is_none()));
+        let mut stats = [0.0; 11 + WAIT_BUCKETS_S.len() + 1];
+        stats[8] = -1.0;
+        let (reply, _) = with_header(0, 1.0, &[b"s", &packed(&stats)[..]].concat()).unwrap();
+        assert!(matches!(reply.answers[..], [Answer::Stats(s)] if s.per_s.is_none()));
+    }
 }

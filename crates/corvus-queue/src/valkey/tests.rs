@@ -1,7 +1,11 @@
 //! The whole engine, from the thread of a caller.
 
 use corvus_config::snapshot::{OnStoreFailure, QueueGate, QueuePage, SameSite};
-use corvus_testkit::store::{StoreOptions, StoreServer};
+use corvus_testkit::{
+    ChaosProxy,
+    store::{StoreOptions, StoreServer},
+};
+use tokio::time::Instant;
 
 use super::*;
 use crate::{
@@ -61,6 +65,52 @@ async fn two_gateways_share_a_queue_and_its_level() {
     one.call(&id, &[]).await.unwrap();
     let level = one.level(&id).unwrap();
     assert_eq!((level.version, level.capacity), (3, 4));
+}
+
+#[tokio::test]
+async fn what_must_outlive_the_process_is_written_at_its_end() {
+    let Some(store) = StoreServer::start(StoreOptions::default()) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let start = || {
+        let keys = Arc::new(KeyStore::open_shared(Some(dir.path())).unwrap());
+        let clock = Arc::new(corvus_core::SystemClock::new());
+        Valkey::start(store.url().parse().unwrap(), Some(dir.path()), keys, clock).unwrap()
+    };
+    let engine = start();
+    for capacity in 1..50 {
+        engine.configure(&[queue(capacity)]);
+    }
+    assert!(engine.save());
+    drop(engine);
+    // The same configuration as at the end: no new version.
+    let engine = start();
+    engine.configure(&[queue(49)]);
+    engine.call(&settings(1).id, &[]).await.unwrap();
+    let level = engine.level(&settings(1).id).unwrap();
+    assert_eq!((level.version, level.capacity), (49, 49));
+}
+
+#[tokio::test]
+async fn a_slow_store_has_its_time_to_rotate_keys() {
+    let Some(store) = StoreServer::start(StoreOptions::default()) else { return };
+    let proxy = ChaosProxy::start(store.addr());
+    let dir = tempfile::tempdir().unwrap();
+    KeyStore::open(Some(dir.path())).unwrap();
+    let keys = Arc::new(KeyStore::open_shared(Some(dir.path())).unwrap());
+    let address = format!("redis://{}", proxy.addr()).parse().unwrap();
+    let engine = Valkey::start(address, None, keys, Arc::new(corvus_core::SystemClock::new()));
+    let engine = engine.unwrap();
+    let begun = Instant::now();
+    while store.cli(&["EXISTS", "corvus:keys"]) != "1" {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // A round takes twice that, and two are needed: more than a request may take.
+    proxy.slow(Duration::from_millis(170));
+    let begun = Instant::now();
+    let rotation = engine.rotate_keys().await.unwrap();
+    assert!(rotation.begun && begun.elapsed() > thread::PATIENCE, "{:?}", begun.elapsed());
+    assert!(!engine.rotate_keys().await.unwrap().begun, "one is under way");
 }
 
 #[tokio::test]

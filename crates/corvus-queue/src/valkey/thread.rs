@@ -50,6 +50,15 @@ impl Thread {
         &self,
         task: impl Future<Output = Result<T, LinkError>> + Send + 'static,
     ) -> Result<T, LinkError> {
+        self.run_for(PATIENCE, task).await
+    }
+
+    /// Runs `task` there and waits for it as long as `patience`.
+    pub(super) async fn run_for<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        task: impl Future<Output = Result<T, LinkError>> + Send + 'static,
+    ) -> Result<T, LinkError> {
         let Ok(permit) = Arc::clone(&self.tasks).try_acquire_owned() else {
             return Err(LinkError::Unreachable("too many requests are under way".to_owned()));
         };
@@ -58,7 +67,7 @@ impl Thread {
             drop(permit);
             outcome
         });
-        match timeout(PATIENCE, task).await {
+        match timeout(patience, task).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(LinkError::Unreachable("the request broke off".to_owned())),
             Err(_) => Err(LinkError::Unreachable("the store's thread is stuck".to_owned())),

@@ -72,6 +72,7 @@ async fn a_gateway_without_keys_takes_the_stores_and_keeps_a_copy() {
     assert!(late.keys.load().is_none());
     late.refresh().await;
     assert!(believes(&first.keys, &token(&late.keys)));
+    assert!(late.keys.save());
     let restarted = KeyStore::open_shared(Some(dir.path())).unwrap();
     assert_eq!(token(&restarted), token(&first.keys), "without a store");
     assert!(matches!(restarted.rotate(), Err(KeyError::Shared)));
@@ -182,6 +183,9 @@ async fn of_two_operators_one_rotates_and_the_other_sees_it() {
     memory.clock.advance(Duration::from_secs(3));
     let third = first.shared.rotate().await.unwrap();
     assert_eq!(third, Rotation { begun: false, ..one }, "one is under way");
+    let said = |begun| Rotation { begun, ..one }.to_string();
+    assert!(said(true).contains("is announced"));
+    assert!(said(false).contains("no new") && said(false).contains("already"));
 }
 
 #[tokio::test]
@@ -241,8 +245,10 @@ async fn keys_that_could_not_be_saved_are_saved_later() {
     fs::remove_dir(&folder).unwrap();
     late.refresh().await;
     assert!(late.keys.load().is_some(), "the store has them, so they are good");
+    assert!(!late.keys.save());
     fs::create_dir(&folder).unwrap();
     late.refresh().await;
+    assert!(late.keys.save());
     assert_eq!(KeyStore::open_shared(Some(&folder)).unwrap().file(), late.keys.file());
 }
 
@@ -349,6 +355,7 @@ fn gateways_in_contact_believe_each_other() {
                     }
                     Event::Cut(i) => gateways[i].cut.store(true, SeqCst),
                     Event::Restart(i) => {
+                        assert!(gateways[i].keys.save());
                         gateways[i] = open(i);
                         gateways[i].refresh().await;
                         read_at[i] = memory.clock.mono_ms();

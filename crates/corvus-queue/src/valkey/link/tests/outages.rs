@@ -166,3 +166,50 @@ async fn a_cluster_is_followed_through_the_loss_of_a_master() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_silent_master_of_a_cluster_costs_the_others_nothing() {
+    let Some(cluster) = StoreCluster::start(&StoreOptions::default()) else { return };
+    let link = link(&cluster.url());
+    let count = Script::new("#!lua\nreturn redis.call('INCR', KEYS[1])".to_owned());
+    let keys: Vec<String> = (0..30).map(|i| format!("{{room{i}}}:n")).collect();
+    for key in &keys {
+        assert_eq!(link.run(&count, &[key], &[]).await, Ok(Value::Int(1)), "{key}");
+    }
+    let lost = cluster.master_of(&keys[0]);
+    let (theirs, others): (Vec<_>, Vec<_>) =
+        keys.iter().partition(|key| cluster.master_of(key) == lost);
+    // Or the nodes themselves refuse everything until the replica has taken over.
+    for i in 0..cluster.addrs().len() {
+        cluster.node(i).cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    // A client that is young is given time to mend itself.
+    tokio::time::sleep(replace::CLUSTER_AGE).await;
+    cluster.node(lost).pause();
+
+    let begun = Instant::now();
+    let mend = async {
+        while let Err(error) = link.run(&count, &[theirs[0]], &[]).await {
+            assert!(matches!(error, LinkError::Unreachable(_)), "{error}");
+            assert!(begun.elapsed() < Duration::from_secs(20), "the replica was not found");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::pin!(mend);
+    let mut asked = 0;
+    loop {
+        let round = Instant::now();
+        let answer = link.run(&count, &[others[0]], &[]).await;
+        assert!(answer.is_ok(), "{answer:?} after {:?}", begun.elapsed());
+        assert!(round.elapsed() < SLACK, "{:?} after {:?}", round.elapsed(), begun.elapsed());
+        asked += 1;
+        tokio::select! {
+            () = &mut mend => break,
+            () = tokio::time::sleep(Duration::from_millis(5)) => {}
+        }
+    }
+    println!("{:?}, others asked {asked} times", begun.elapsed());
+    for key in &keys {
+        assert!(link.run(&count, &[key], &[]).await.is_ok(), "{key}");
+    }
+}
