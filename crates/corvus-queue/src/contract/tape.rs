@@ -11,7 +11,7 @@ use corvus_config::snapshot::QueueSettings;
 use corvus_core::{Id, token::Sid};
 use corvus_testkit::store::{Resp, StoreClient};
 
-use super::{DRAW_KEY, Pair, Peek, Store};
+use super::{DRAW_KEY, Pair, Peek, Store, worth_a_look};
 use crate::{
     op::{Caller, Op, Reply},
     room::Draw,
@@ -74,15 +74,11 @@ impl<K: Kind> Store for Taped<K> {
         let (settings, draw) = (&self.settings, &self.draw);
         let args = Call { now: Some(now), caller, level: &level, settings, draw, ops }.args();
         let (on, ops) = (self.on, ops.to_vec());
-        let any = !ops.is_empty();
+        let any = !ops.is_empty() && worth_a_look(&expected);
         self.record(Entry::Call { on, now, args, ops, expected: expected.clone() });
         if any {
             let expected = self.pair.peek(now);
-            // Of thousands of visitors, now and then.
-            let small = expected.queue.len() + expected.seen.len() <= 100;
-            if small || expected.queue.len().is_multiple_of(250) {
-                self.record(Entry::State { on, now, expected });
-            }
+            self.record(Entry::State { on, now, expected });
         }
         expected
     }
