@@ -185,7 +185,11 @@ async fn a_silent_master_of_a_cluster_costs_the_others_nothing() {
     }
     // A client that is young is given time to mend itself.
     tokio::time::sleep(replace::CLUSTER_AGE).await;
+    // Its replica as well, for long enough that another client is tried and found no better.
+    let replica = cluster.node(lost + 3);
+    replica.pause();
     cluster.node(lost).pause();
+    let mut nobody = true;
 
     let begun = Instant::now();
     let mend = async {
@@ -203,11 +207,17 @@ async fn a_silent_master_of_a_cluster_costs_the_others_nothing() {
         assert!(answer.is_ok(), "{answer:?} after {:?}", begun.elapsed());
         assert!(round.elapsed() < SLACK, "{:?} after {:?}", round.elapsed(), begun.elapsed());
         asked += 1;
+        if nobody && begun.elapsed() > Duration::from_secs(5) {
+            assert!(link.attempts() >= 2, "another client was tried");
+            replica.resume();
+            nobody = false;
+        }
         tokio::select! {
             () = &mut mend => break,
             () = tokio::time::sleep(Duration::from_millis(5)) => {}
         }
     }
+    assert!(!nobody, "the replica took over");
     println!("{:?}, others asked {asked} times", begun.elapsed());
     for key in &keys {
         assert!(link.run(&count, &[key], &[]).await.is_ok(), "{key}");
