@@ -173,6 +173,9 @@ pub enum StoreError {
     /// The store has no memory left for newcomers. It is not down: never fail open on this.
     #[error("the queue store is full")]
     Full,
+    /// The same, said by the store of one visitor: it is neither inside nor in line.
+    #[error("the queue store is full, and has no such visitor")]
+    TurnedAway,
     #[error("no queue `{0}` is configured")]
     UnknownQueue(String),
 }
