@@ -60,9 +60,7 @@ impl Faulty {
             .collect();
         let reply = self.inner.call(q, &ops)?;
         let mut answers = barred.iter().zip(&reply.answers);
-        match answers.any(|(barred, answer)| *barred && *answer == Answer::Gone) {
-            true => Err(StoreError::TurnedAway),
-            false => Ok(reply),
-        }
+        let turned_away = answers.any(|(barred, answer)| *barred && *answer == Answer::Gone);
+        if turned_away { Err(StoreError::TurnedAway) } else { Ok(reply) }
     }
 }

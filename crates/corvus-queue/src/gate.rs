@@ -385,7 +385,7 @@ impl QueueService {
             }
             // It answered.
             Err(StoreError::Full | StoreError::TurnedAway | StoreError::UnknownQueue(_)) => {
-                view.breaker.close()
+                view.breaker.close();
             }
         }
         result

@@ -19,8 +19,8 @@ pub enum Op {
         place: Option<Place>,
         admission: Option<Admission>,
     },
-    /// A request with an admission older than `refresh`, or (`join: false`) an open stream: that
-    /// one extends or puts back, and never joins.
+    /// A request with an admission older than `refresh`, or an open stream. `join: false` extends or
+    /// puts back, and never joins; with `true` a visitor whose admission is refused enters anew.
     Heartbeat {
         admission: Admission,
         place: Option<Place>,

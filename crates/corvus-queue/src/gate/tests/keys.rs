@@ -148,9 +148,10 @@ async fn an_unknown_key_gets_nobody_past_a_queue_that_fails_open() {
     let before = site.calls();
     for poll in [false, true] {
         let visitor = site.visitor(&forged);
-        let outcome = match poll {
-            false => site.service.enter(&site.queue, &visitor).await,
-            true => site.service.poll(&site.queue, &visitor).await,
+        let outcome = if poll {
+            site.service.poll(&site.queue, &visitor).await
+        } else {
+            site.service.enter(&site.queue, &visitor).await
         };
         assert!(matches!(outcome.decision, Decision::StoreDown { .. }), "{outcome:?}");
         assert_eq!((outcome.admission, outcome.place), (CookieChange::Keep, CookieChange::Keep));

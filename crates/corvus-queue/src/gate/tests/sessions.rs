@@ -61,7 +61,7 @@ fn a_queue_that_left_the_configuration_is_asked_no_more() {
     let site = Site::new(queue(contract::settings(1), |_| {}));
     let (mut browser, _) = site.arrive(None);
     let id = Id::new("other").unwrap();
-    let other = queue(QueueSettings { id: id.clone(), ..contract::settings(1) }, |_| {});
+    let other = queue(QueueSettings { id, ..contract::settings(1) }, |_| {});
     site.service.configure(&[Arc::clone(&site.queue), Arc::clone(&other)]);
     let ticks = || {
         let before = site.calls();
