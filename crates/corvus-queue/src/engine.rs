@@ -75,7 +75,10 @@ impl Engine {
             Self::Embedded(engine) => engine.call(queue, ops),
             Self::Valkey(engine) => engine.call(queue, ops).await,
             #[cfg(test)]
-            Self::Faulty(engine) => engine.call(queue, ops),
+            Self::Faulty(engine) => {
+                engine.travel().await;
+                engine.call(queue, ops)
+            }
         }
     }
 

@@ -54,7 +54,10 @@ pub struct QueueService {
     engine: Engine,
     keys: Arc<KeyStore>,
     clock: Arc<dyn Clock>,
+    /// Of every queue that was ever configured: calls may be under way.
     views: ArcSwap<HashMap<Id, Arc<View>>>,
+    /// Those of the latest configuration.
+    configured: ArcSwap<Vec<Arc<View>>>,
     configuring: Mutex<()>,
 }
 
@@ -170,7 +173,7 @@ pub enum Decision {
     TooManyPolls {
         retry_after_s: u64,
     },
-    /// The store is down and the queue fails closed.
+    /// The store is down and the queue fails closed, or we cannot tell what the cookies prove.
     StoreDown {
         retry_after_s: u64,
     },
@@ -198,6 +201,7 @@ impl QueueService {
             keys: keys.into(),
             clock,
             views: ArcSwap::default(),
+            configured: ArcSwap::default(),
             configuring: Mutex::new(()),
         }
     }
@@ -208,19 +212,22 @@ impl QueueService {
         let _one_at_a_time = self.configuring.lock().unwrap_or_else(PoisonError::into_inner);
         let notices = self.engine.configure(queues);
         let mut views = HashMap::clone(&self.views.load());
+        let mut configured = Vec::with_capacity(queues.len());
         for queue in queues {
             let id = &queue.settings.id;
-            views.entry(id.clone()).or_insert_with(|| Arc::new(View::new(id.clone())));
+            let view = views.entry(id.clone()).or_insert_with(|| Arc::new(View::new(id.clone())));
+            configured.push(Arc::clone(view));
         }
         self.views.store(Arc::new(views));
+        self.configured.store(Arc::new(configured));
         notices
     }
 
-    /// One pass over every queue, so that slots free themselves while nobody calls. Once a second.
+    /// One pass over every configured queue, so that slots free themselves while nobody calls. Once a second.
     pub async fn tick(&self) {
-        let views = self.views.load_full();
+        let views = self.configured.load_full();
         // At once: a queue whose store is away holds up no other.
-        join_all(views.values().map(|view| self.pass(view))).await;
+        join_all(views.iter().map(|view| self.pass(view))).await;
     }
 
     async fn pass(&self, view: &View) {
@@ -247,28 +254,28 @@ impl QueueService {
     pub async fn keep_alive(&self, queue: &Queue, admission: &mut Admission) -> bool {
         let Some(view) = self.view(&queue.settings.id) else { return false };
         let mono = self.clock.mono_ms();
-        if let Err(recent) = view.beats.begin(admission, queue.settings.refresh_ms, mono) {
-            *admission = recent;
-            return true;
-        }
+        let pending = match view.beats.begin(admission, queue.settings.refresh_ms, mono) {
+            Ok(pending) => pending,
+            Err(recent) => {
+                *admission = recent;
+                return true;
+            }
+        };
         let op = Op::Heartbeat { admission: *admission, place: None, join: false };
         match self.call(&view, &[op]).await {
             Ok((_, crate::op::Answer::Admitted { issued_ms, expires_ms, .. })) => {
                 *admission = Admission { sid: admission.sid, issued_ms, expires_ms };
                 view.beats.note(admission);
+                pending.confirm();
                 true
             }
-            Ok(_) => {
-                view.beats.forget(&admission.sid);
-                false
-            }
+            Ok(_) => false,
             Err(_) => {
                 // The store is away: sessions stay valid for as long as that lasts.
                 let valid = self.is_running(&view, admission);
                 if valid && let Some(now) = view.store_now(mono) {
                     admission.expires_ms = now + queue.settings.active_ttl_ms;
                 }
-                view.beats.forget(&admission.sid);
                 valid
             }
         }
@@ -378,7 +385,9 @@ impl QueueService {
                 view.breaker.trip(mono);
             }
             // It answered.
-            Err(StoreError::Full | StoreError::UnknownQueue(_)) => view.breaker.close(),
+            Err(StoreError::Full | StoreError::TurnedAway | StoreError::UnknownQueue(_)) => {
+                view.breaker.close();
+            }
         }
         result
     }

@@ -19,8 +19,8 @@ pub enum Op {
         place: Option<Place>,
         admission: Option<Admission>,
     },
-    /// A request with an admission older than `refresh`, or (`join: false`) an open stream: that
-    /// one extends or puts back, and never joins.
+    /// A request with an admission older than `refresh`, or an open stream. `join: false` extends or
+    /// puts back, and never joins; with `true` a visitor whose admission is refused enters anew.
     Heartbeat {
         admission: Admission,
         place: Option<Place>,
@@ -173,6 +173,9 @@ pub enum StoreError {
     /// The store has no memory left for newcomers. It is not down: never fail open on this.
     #[error("the queue store is full")]
     Full,
+    /// The same, said by the store of one visitor: it is neither inside nor in line.
+    #[error("the queue store is full, and has no such visitor")]
+    TurnedAway,
     #[error("no queue `{0}` is configured")]
     UnknownQueue(String),
 }

@@ -5,7 +5,7 @@ use corvus_core::token::{Admission, Place, Sid, Ticket};
 
 use super::{
     CookieChange, Decision, Outcome, QueueService, SKEW_MS, Standing, UNPLACED_TTL_MS, Visitor,
-    is_placed, view::View,
+    is_placed, limits::Noted, view::View,
 };
 use crate::op::{Answer, Op, Reply, StoreError, Waiting};
 
@@ -23,12 +23,31 @@ enum Limit {
     Waiting,
 }
 
+/// What a newcomer takes of the limits while the store is asked.
+struct Reserved {
+    at: u64,
+    /// Counted among those who wait, and was not before.
+    waits: bool,
+}
+
+/// Why there is no answer of the store.
+enum Refusal {
+    Limit(Limit),
+    Store(StoreError),
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
 impl QueueService {
     /// A real request that [`QueueService::check`] did not let pass.
     pub async fn enter(&self, queue: &Queue, visitor: &Visitor) -> Outcome {
         let Some(view) = self.view(&queue.settings.id) else { return down(queue, None) };
         let Some(visitor) = self.judge_again(queue, visitor).await else {
-            return down(queue, Some(false));
+            return self.untold(queue, &view, false);
         };
         let visitor = &*visitor;
         let mono = self.clock.mono_ms();
@@ -36,31 +55,39 @@ impl QueueService {
         let Some(sid) = self.session(&view, visitor) else {
             return self.first_visit(queue, &view, visitor).await;
         };
-        let limit = self.limit(queue, &view, visitor, &sid);
+        let mut pending = None;
+        // Those inside and those in line take nothing of the limits, so they ask without a right to
+        // a new place first, and once more only if what they show is worth nothing.
         let answer = if let Some(admission) = running {
-            if let Err(recent) = view.beats.begin(&admission, queue.settings.refresh_ms, mono) {
-                return keep(Decision::Pass { session: Some(recent) });
+            match view.beats.begin(&admission, queue.settings.refresh_ms, mono) {
+                Ok(begun) => pending = Some(begun),
+                Err(recent) => return keep(Decision::Pass { session: Some(recent) }),
             }
-            let op = Op::Heartbeat { admission, place: visitor.place, join: limit.is_none() };
+            let op = Op::Heartbeat { admission, place: visitor.place, join: false };
             match self.call(&view, &[op]).await {
-                Ok((_, Answer::Gone)) => self.ask(&view, sid, visitor, false).await,
-                other => other,
+                Ok((_, Answer::Gone)) => self.join(queue, &view, visitor, sid, true).await,
+                other => other.map_err(Refusal::from),
             }
-        } else if let Some(limit) = limit
-            && !visitor.place.as_ref().is_some_and(is_placed)
-        {
-            // Without a place nothing but a new one could come of it: spare the store.
-            return refused(limit);
+        } else if visitor.place.as_ref().is_some_and(is_placed) {
+            if self.is_too_often(queue, &view, sid) {
+                return keep(Decision::TooManyPolls { retry_after_s: 1 });
+            }
+            match self.ask(&view, sid, visitor, false).await {
+                Ok((_, Answer::Gone)) => self.join(queue, &view, visitor, sid, false).await,
+                other => other.map_err(Refusal::from),
+            }
         } else {
-            self.ask(&view, sid, visitor, limit.is_none()).await
+            self.join(queue, &view, visitor, sid, false).await
         };
-        if running.is_some() && !matches!(answer, Ok((_, Answer::Admitted { .. }))) {
-            view.beats.forget(&sid);
+        if let (Some(pending), Ok((_, Answer::Admitted { .. }))) = (pending, &answer) {
+            pending.confirm();
         }
-        match (answer, limit) {
-            (Ok((_, Answer::Gone)), Some(limit)) => refused(limit),
-            (Ok((reply, answer)), _) => self.outcome(queue, &view, visitor, sid, &reply, &answer),
-            (Err(error), _) => self.without_store(queue, &view, visitor, running, &error, false),
+        match answer {
+            Ok((reply, answer)) => self.outcome(queue, &view, visitor, sid, &reply, &answer),
+            Err(Refusal::Limit(limit)) => refused(limit),
+            Err(Refusal::Store(error)) => {
+                self.without_store(queue, &view, visitor, running, &error, false)
+            }
         }
     }
 
@@ -68,7 +95,7 @@ impl QueueService {
     pub async fn poll(&self, queue: &Queue, visitor: &Visitor) -> Outcome {
         let Some(view) = self.view(&queue.settings.id) else { return down(queue, None) };
         let Some(visitor) = self.judge_again(queue, visitor).await else {
-            return down(queue, Some(true));
+            return self.untold(queue, &view, true);
         };
         let visitor = &*visitor;
         let Some(sid) = self.session(&view, visitor) else { return keep(Decision::Gone) };
@@ -77,15 +104,17 @@ impl QueueService {
             return keep(Decision::TooManyPolls { retry_after_s: 1 });
         }
         let running = visitor.admission.filter(|admission| self.is_running(&view, admission));
-        if let Some(admission) = running
-            && view.beats.begin(&admission, queue.settings.refresh_ms, mono).is_err()
-        {
-            return keep(Decision::Ready);
+        let mut pending = None;
+        if let Some(admission) = running {
+            match view.beats.begin(&admission, queue.settings.refresh_ms, mono) {
+                Ok(begun) => pending = Some(begun),
+                Err(_) => return keep(Decision::Ready),
+            }
         }
         let op = Op::Poll { sid, place: visitor.place, admission: running };
         let answer = self.call(&view, &[op]).await;
-        if running.is_some() && !matches!(answer, Ok((_, Answer::Admitted { .. }))) {
-            view.beats.forget(&sid);
+        if let (Some(pending), Ok((_, Answer::Admitted { .. }))) = (pending, &answer) {
+            pending.confirm();
         }
         match answer {
             Ok((reply, answer)) => {
@@ -99,11 +128,15 @@ impl QueueService {
         }
     }
 
-    /// The leave button. Without a store the cookies go all the same, and the place lapses.
+    /// The leave button. Without a store the cookies go all the same, and the place lapses. A mere
+    /// proof of cookies has nothing to give up, and anybody can have any number of them: the store,
+    /// which keeps a note of each leaving, is not asked.
     pub async fn leave(&self, queue: &Queue, visitor: &Visitor) -> Outcome {
         if let Some(view) = self.view(&queue.settings.id)
             && let Some(visitor) = self.judge_again(queue, visitor).await
+            && (visitor.admission.is_some() || visitor.place.as_ref().is_some_and(is_placed))
             && let Some(sid) = self.session(&view, &visitor)
+            && !self.is_too_often(queue, &view, sid)
         {
             view.beats.forget(&sid);
             view.waiters.forget(&visitor.ip.limit_key(), &sid);
@@ -163,14 +196,70 @@ impl QueueService {
         Outcome { place, ..keep(Decision::NeedsCookie) }
     }
 
-    fn limit(&self, queue: &Queue, view: &View, visitor: &Visitor, sid: &Sid) -> Option<Limit> {
-        let mono = self.clock.mono_ms();
+    /// Whether a session asks for more than its polls and, whatever their limit, the reload that
+    /// follows one of them. While the store is away nobody asks it anything, so all may.
+    fn is_too_often(&self, queue: &Queue, view: &View, sid: Sid) -> bool {
+        let limit = queue.gate.polls_per_session_per_s.saturating_add(1);
+        !view.breaker.is_open() && !view.polls.try_hit(sid, limit, self.clock.mono_ms())
+    }
+
+    /// Asks with the right to a new place, as far as the limits allow. What a newcomer takes of them
+    /// is taken before the store is asked: of a thousand who come at once, no more get in than may.
+    /// `known`: without that right something can still come of it.
+    async fn join(
+        &self,
+        queue: &Queue,
+        view: &View,
+        visitor: &Visitor,
+        sid: Sid,
+        known: bool,
+    ) -> Result<(Reply, Answer), Refusal> {
+        let reserved = match self.reserve(queue, view, visitor, sid) {
+            Ok(reserved) => reserved,
+            Err(limit) if known => {
+                let answer = self.ask(view, sid, visitor, false).await?;
+                let gone = matches!(answer, (_, Answer::Gone));
+                return if gone { Err(Refusal::Limit(limit)) } else { Ok(answer) };
+            }
+            Err(limit) => return Err(Refusal::Limit(limit)),
+        };
+        let answer = self.ask(view, sid, visitor, true).await;
         let ip = visitor.ip.limit_key();
-        if view.joins.is_over(&ip, queue.gate.joins_per_ip_per_min, mono) {
-            return Some(Limit::Joins);
+        let (joined, inside_or_waits) = match &answer {
+            Ok((_, Answer::Admitted { joined, .. })) => (*joined, true),
+            Ok((_, Answer::Waiting(waiting))) => (waiting.joined, true),
+            _ => (false, false),
+        };
+        if !joined {
+            view.joins.take_back(ip, reserved.at);
         }
-        let max = queue.gate.max_waiting_per_ip?;
-        view.waiters.is_over(&ip, sid, max, mono).then_some(Limit::Waiting)
+        if reserved.waits && !inside_or_waits {
+            view.waiters.forget(&ip, &sid);
+        }
+        Ok(answer?)
+    }
+
+    fn reserve(
+        &self,
+        queue: &Queue,
+        view: &View,
+        visitor: &Visitor,
+        sid: Sid,
+    ) -> Result<Reserved, Limit> {
+        let at = self.clock.mono_ms();
+        let ip = visitor.ip.limit_key();
+        if !view.joins.try_hit(ip, queue.gate.joins_per_ip_per_min, at) {
+            return Err(Limit::Joins);
+        }
+        let noted = queue.gate.max_waiting_per_ip.map(|max| {
+            // If nobody hears the answer, the place lapses no sooner.
+            view.waiters.note(ip, sid, max, at + queue.settings.queue_ttl_ms, at)
+        });
+        if noted == Some(Noted::TooMany) {
+            view.joins.take_back(ip, at);
+            return Err(Limit::Waiting);
+        }
+        Ok(Reserved { at, waits: noted == Some(Noted::New) })
     }
 
     /// The store's answer as a decision, with new tokens.
@@ -187,10 +276,7 @@ impl QueueService {
         let ip = visitor.ip.limit_key();
         let dropped = |had: bool| if had { CookieChange::Drop } else { CookieChange::Keep };
         match *answer {
-            Answer::Admitted { issued_ms, expires_ms, joined } => {
-                if joined {
-                    view.joins.hit(ip, mono);
-                }
+            Answer::Admitted { issued_ms, expires_ms, .. } => {
                 if queue.gate.max_waiting_per_ip.is_some() {
                     view.waiters.forget(&ip, &sid);
                 }
@@ -203,9 +289,6 @@ impl QueueService {
                 }
             }
             Answer::Waiting(waiting) => {
-                if waiting.joined {
-                    view.joins.hit(ip, mono);
-                }
                 if let Some(max) = queue.gate.max_waiting_per_ip {
                     let until = mono + waiting.poll_ms + queue.settings.queue_ttl_ms;
                     view.waiters.note(ip, sid, max, until, mono);
@@ -230,6 +313,15 @@ impl QueueService {
         }
     }
 
+    /// What the cookies prove can be told by nobody at the moment. The queue's policy is for a store
+    /// that is down, and must not be had with a made-up cookie while this queue's store is well.
+    fn untold(&self, queue: &Queue, view: &View, poll: bool) -> Outcome {
+        if view.breaker.is_open() || self.keys.load().is_none() {
+            return down(queue, Some(poll));
+        }
+        keep(Decision::StoreDown { retry_after_s: RETRY_AFTER_S })
+    }
+
     /// The store cannot be asked. Those inside stay inside, places stay fresh, everybody else gets
     /// what the queue's policy says. A full store is not a store that is down.
     fn without_store(
@@ -241,6 +333,11 @@ impl QueueService {
         error: &StoreError,
         poll: bool,
     ) -> Outcome {
+        let busy = Decision::Busy { retry_after_s: RETRY_AFTER_S };
+        if *error == StoreError::TurnedAway {
+            // The store did answer, and the tokens are worth nothing.
+            return keep(busy);
+        }
         let now = view.store_now(self.clock.mono_ms());
         if let Some(admission) = running {
             // `issued` stays: a release while we were cut off must still refuse it.
@@ -262,7 +359,7 @@ impl QueueService {
             _ => CookieChange::Keep,
         };
         if *error == StoreError::Full {
-            return Outcome { place, ..keep(Decision::Busy { retry_after_s: RETRY_AFTER_S }) };
+            return Outcome { place, ..keep(busy) };
         }
         let outcome = down(queue, Some(poll));
         Outcome { place, ..outcome }

@@ -1,6 +1,7 @@
 //! Limits that live in the gateway's memory: they must not cost the store anything.
 
 use std::{
+    collections::hash_map::Entry,
     hash::{BuildHasher, Hash},
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -57,29 +58,32 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         Self { window_ms, shards: Sharded::new() }
     }
 
-    /// Whether `key` has had `limit` hits.
-    pub(super) fn is_over(&self, key: &K, limit: u32, mono: u64) -> bool {
-        let mut windows = self.shards.lock(key);
-        windows.turn(self.window_ms, mono);
-        windows.estimate(key, self.window_ms, mono) + 1.0 > f64::from(limit)
-    }
-
-    pub(super) fn hit(&self, key: K, mono: u64) {
-        let mut windows = self.shards.lock(&key);
-        windows.turn(self.window_ms, mono);
-        if windows.now.len() >= SHARD_KEYS {
-            windows.before = std::mem::take(&mut windows.now);
-        }
-        *windows.now.entry(key).or_insert(0) += 1;
-    }
-
     /// A hit, unless the limit is reached.
     pub(super) fn try_hit(&self, key: K, limit: u32, mono: u64) -> bool {
-        let free = !self.is_over(&key, limit, mono);
+        let mut windows = self.shards.lock(&key);
+        windows.turn(self.window_ms, mono);
+        let free = windows.estimate(&key, self.window_ms, mono) + 1.0 <= f64::from(limit);
         if free {
-            self.hit(key, mono);
+            windows.hit(key);
         }
         free
+    }
+
+    /// A hit at `at` was none after all.
+    pub(super) fn take_back(&self, key: K, at: u64) {
+        let mut windows = self.shards.lock(&key);
+        let Windows { start, now, before } = &mut *windows;
+        if at.saturating_add(self.window_ms) < *start {
+            return;
+        }
+        // A shard that was full has put its present counts with the last ones.
+        let counts = if at >= *start && now.contains_key(&key) { now } else { before };
+        if let Entry::Occupied(mut count) = counts.entry(key) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
@@ -93,6 +97,13 @@ impl<K: Eq + Hash> Windows<K> {
             }
             self.start = mono - passed % window_ms;
         }
+    }
+
+    fn hit(&mut self, key: K) {
+        if self.now.len() >= SHARD_KEYS {
+            self.before = std::mem::take(&mut self.now);
+        }
+        *self.now.entry(key).or_insert(0) += 1;
     }
 
     fn estimate(&self, key: &K, window_ms: u64, mono: u64) -> f64 {
@@ -119,13 +130,13 @@ impl Beats {
     }
 
     /// `Err`: another request or stream of this session called within `refresh_ms`, and this is
-    /// the admission it holds. `Ok`: call now.
+    /// the admission it holds. `Ok`: call now, and say with [`Pending::confirm`] if all is well.
     pub(super) fn begin(
         &self,
         admission: &Admission,
         refresh_ms: u64,
         mono: u64,
-    ) -> Result<(), Admission> {
+    ) -> Result<Pending<'_>, Admission> {
         let mut beats = self.shards.lock(&admission.sid);
         match beats.get(&admission.sid) {
             Some(beat) if mono.saturating_sub(beat.at) < refresh_ms => Err(beat.admission),
@@ -138,7 +149,7 @@ impl Beats {
                     }
                 }
                 beats.insert(admission.sid, Beat { at: mono, admission: *admission });
-                Ok(())
+                Ok(Pending { beats: self, sid: admission.sid, confirmed: false })
             }
         }
     }
@@ -156,6 +167,39 @@ impl Beats {
     }
 }
 
+/// A session that is being asked for. Unless the store confirms it, the next request must call:
+/// also when nobody waits for the answer any more, because a client or a stream went away.
+pub(super) struct Pending<'a> {
+    beats: &'a Beats,
+    sid: Sid,
+    confirmed: bool,
+}
+
+impl Pending<'_> {
+    /// The session goes on.
+    pub(super) fn confirm(mut self) {
+        self.confirmed = true;
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if !self.confirmed {
+            self.beats.forget(&self.sid);
+        }
+    }
+}
+
+/// What [`Waiters::note`] did.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Noted {
+    New,
+    /// It was counted before, or there is no memory to count it.
+    Known,
+    /// It is not counted.
+    TooMany,
+}
+
 /// Who waits from which address, for `max_waiting_per_ip`.
 pub(super) struct Waiters {
     shards: Sharded<HashMap<IpAddr, Vec<(Sid, u64)>>>,
@@ -166,30 +210,27 @@ impl Waiters {
         Self { shards: Sharded::new() }
     }
 
-    /// Whether `max` others than `sid` wait from `ip`.
-    pub(super) fn is_over(&self, ip: &IpAddr, sid: &Sid, max: u32, mono: u64) -> bool {
-        let mut map = self.shards.lock(ip);
-        let Some(waiters) = map.get_mut(ip) else { return max == 0 };
-        waiters.retain(|(_, until)| *until > mono);
-        waiters.iter().filter(|(other, _)| other != sid).count() >= max as usize
-    }
-
-    /// `sid` waits from `ip`, at least until it is given up at `until` (monotonic ms).
-    pub(super) fn note(&self, ip: IpAddr, sid: Sid, max: u32, until: u64, mono: u64) {
+    /// Counts `sid` among those who wait from `ip`, at least until it is given up at `until`
+    /// (monotonic ms), unless `max` others do.
+    pub(super) fn note(&self, ip: IpAddr, sid: Sid, max: u32, until: u64, mono: u64) -> Noted {
         let mut map = self.shards.lock(&ip);
         if map.len() >= SHARD_KEYS && !map.contains_key(&ip) {
             map.retain(|_, waiters| waiters.iter().any(|(_, until)| *until > mono));
             if map.len() >= SHARD_KEYS {
-                return;
+                return Noted::Known;
             }
         }
         let waiters = map.entry(ip).or_default();
+        waiters.retain(|(_, until)| *until > mono);
         if let Some((_, old)) = waiters.iter_mut().find(|(other, _)| *other == sid) {
-            *old = until;
-        } else if waiters.len() < max as usize {
-            // Returned places are not refused for the limit, but need no more memory than it.
-            waiters.push((sid, until));
+            *old = until.max(*old);
+            return Noted::Known;
         }
+        if waiters.len() >= max as usize {
+            return Noted::TooMany;
+        }
+        waiters.push((sid, until));
+        Noted::New
     }
 
     pub(super) fn forget(&self, ip: &IpAddr, sid: &Sid) {
@@ -220,10 +261,47 @@ mod tests {
     }
 
     #[test]
+    fn a_hit_is_taken_back_from_its_own_window() {
+        let limiter = Limiter::new(1_000);
+        assert!(limiter.try_hit(1u8, 1, 1_500));
+        assert!(!limiter.try_hit(1u8, 1, 1_500));
+        limiter.take_back(1, 1_500);
+        assert!(limiter.try_hit(1u8, 1, 1_500));
+        // The window turned in between.
+        assert!(limiter.try_hit(1u8, 5, 2_000));
+        limiter.take_back(1, 1_500);
+        assert!(limiter.try_hit(1u8, 2, 2_000), "one of the present window is left");
+        assert!(!limiter.try_hit(1u8, 2, 2_000));
+        // Too late, or never hit: nothing is lost.
+        limiter.take_back(1, 10);
+        limiter.take_back(2, 2_000);
+        assert!(!limiter.try_hit(1u8, 2, 2_000));
+        let held = |shard: &Mutex<Windows<u8>>| {
+            let windows = shard.lock().unwrap();
+            windows.now.len() + windows.before.len()
+        };
+        assert_eq!(limiter.shards.shards.iter().map(held).sum::<usize>(), 1);
+    }
+
+    #[test]
+    fn waiters_are_counted_up_to_the_limit_until_they_are_given_up() {
+        let waiters = Waiters::new();
+        let ip = IpAddr::from([192, 0, 2, 1]);
+        let note =
+            |id: u8, until, mono| waiters.note(ip, Sid::from_bytes([id; 16]), 2, until, mono);
+        assert_eq!(note(1, 100, 0), Noted::New);
+        assert_eq!(note(2, 200, 0), Noted::New);
+        assert_eq!(note(3, 200, 99), Noted::TooMany);
+        assert_eq!(note(2, 150, 99), Noted::Known);
+        assert_eq!(note(3, 200, 100), Noted::New, "the first was given up");
+        assert_eq!(note(1, 300, 160), Noted::TooMany, "a shorter time does not cut the longer one");
+    }
+
+    #[test]
     fn memory_is_bounded() {
         let limiter = Limiter::new(60_000);
         for key in 0..1_000_000u32 {
-            limiter.hit(key, 1);
+            assert!(limiter.try_hit(key, 1, 1));
         }
         let keys: usize = limiter
             .shards

@@ -1,5 +1,7 @@
 mod cookies;
 mod keys;
+mod limits;
+mod sessions;
 
 use std::{
     pin::pin,

@@ -271,7 +271,8 @@ impl Caterer {
                 for Request { ops, answer, .. } in batch {
                     let own: Vec<Answer> = answers.by_ref().take(ops.len()).collect();
                     let full = turned_away.by_ref().take(ops.len()).fold(false, |a, b| a | b);
-                    let outcome = if full { Err(StoreError::Full) } else { Ok(with(&reply, own)) };
+                    let outcome =
+                        if full { Err(StoreError::TurnedAway) } else { Ok(with(&reply, own)) };
                     // Whoever gave up meanwhile is gone.
                     let _ = answer.send(outcome);
                 }

@@ -133,3 +133,33 @@ async fn keys_that_come_between_judging_and_entering_cost_no_place() {
     };
     assert_eq!(session.sid, sid);
 }
+
+/// Only the keys cannot be read: a made-up key must not get anybody past a queue that is well.
+#[tokio::test(start_paused = true)]
+async fn an_unknown_key_gets_nobody_past_a_queue_that_fails_open() {
+    let (site, gateway, _) = sharing(|gate| gate.on_store_failure = OnStoreFailure::Open);
+    make_keys(&site.clock, &gateway).await;
+    let Gateway { shared, cut, .. } = gateway;
+    cut.store(true, SeqCst);
+    let task = tokio::spawn(async move { shared.run().await });
+    site.wait(1_000);
+    now(site.service.tick());
+    let forged = Browser { admission: Some("v2.x.a.drop.y".into()), ..<_>::default() };
+    let before = site.calls();
+    for poll in [false, true] {
+        let visitor = site.visitor(&forged);
+        let outcome = if poll {
+            site.service.poll(&site.queue, &visitor).await
+        } else {
+            site.service.enter(&site.queue, &visitor).await
+        };
+        assert!(matches!(outcome.decision, Decision::StoreDown { .. }), "{outcome:?}");
+        assert_eq!((outcome.admission, outcome.place), (CookieChange::Keep, CookieChange::Keep));
+    }
+    assert_eq!(site.calls(), before);
+    // With the queue's own store away it is an outage like any other.
+    site.fail(Some(down()));
+    now(site.service.tick());
+    assert_eq!(site.ask(&forged).await.decision, Decision::Pass { session: None });
+    task.abort();
+}

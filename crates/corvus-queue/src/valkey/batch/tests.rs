@@ -1,4 +1,4 @@
-use corvus_core::token::{Place, Sid, Ticket};
+use corvus_core::token::{Admission, Place, Sid, Ticket};
 use corvus_testkit::{
     ChaosProxy,
     store::{Data, StoreOptions, StoreServer},
@@ -257,6 +257,10 @@ async fn a_full_store_turns_newcomers_away_and_serves_the_others() {
         let Some(store) = StoreServer::start(StoreOptions::new(kind)) else { return };
         let bench = bench(&store.url(), 1, Scripts::waitroom());
         let first = waiting(&bench.room.call(&[enter(0)]).await.unwrap());
+        let issued_ms = first.issued_ms;
+        let admission = Admission { sid: sid(4), issued_ms, expires_ms: issued_ms + 60_000 };
+        let release = Op::Release { sid: sid(4), admission: Some(admission) };
+        bench.room.call(&[release]).await.unwrap();
         store.cli(&["CONFIG", "SET", "maxmemory", "1"]);
 
         let place = Place {
@@ -268,13 +272,17 @@ async fn a_full_store_turns_newcomers_away_and_serves_the_others() {
         let known = Op::Enter { sid: sid(0), place: Some(place), join: true };
         let poll = Op::Poll { sid: sid(0), place: Some(place), admission: None };
         let stranger = Op::Poll { sid: sid(3), place: None, admission: None };
-        let ops = [known, enter(1), poll, enter(2), stranger, Op::Stats];
+        let released = Op::Heartbeat { admission, place: None, join: true };
+        let ops = [known, enter(1), poll, enter(2), stranger, released, Op::Stats];
         let outcomes = join_all(ops.iter().map(|op| bench.room.call(std::slice::from_ref(op))));
         let outcomes = outcomes.await;
-        let [known, new, poll, new2, stranger, stats] = outcomes.as_slice() else { panic!() };
+        let [known, new, poll, new2, stranger, released, stats] = outcomes.as_slice() else {
+            panic!()
+        };
         assert_eq!(waiting(known.as_ref().unwrap()).ticket, first.ticket);
         assert_eq!(waiting(poll.as_ref().unwrap()).ticket, first.ticket);
-        assert_eq!((new, new2), (&Err(StoreError::Full), &Err(StoreError::Full)));
+        let away = Err(StoreError::TurnedAway);
+        assert_eq!((new, new2, released), (&away, &away, &away));
         // It never asked to join, so to it nothing is full.
         assert_eq!(stranger.as_ref().unwrap().answers, [Answer::Gone]);
         assert!(matches!(stats.as_ref().unwrap().answers[..], [Answer::Stats(_)]));
