@@ -19,7 +19,7 @@ mod view;
 
 use std::{
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
 
 use arc_swap::ArcSwap;
@@ -375,7 +375,13 @@ impl QueueService {
         let mono = self.clock.mono_ms();
         match &result {
             Ok(reply) => {
+                if view.breaker.is_open() {
+                    tracing::info!(queue = %view.id, "the queue store answers again");
+                }
                 view.breaker.close();
+                if view.turns_away.swap(false, Ordering::Relaxed) && !ops.is_empty() {
+                    tracing::info!(queue = %view.id, "the queue store has memory again");
+                }
                 view.note(reply, mono);
             }
             Err(StoreError::Unreachable(why)) => {
@@ -385,9 +391,13 @@ impl QueueService {
                 view.breaker.trip(mono);
             }
             // It answered.
-            Err(StoreError::Full | StoreError::TurnedAway | StoreError::UnknownQueue(_)) => {
+            Err(error @ (StoreError::Full | StoreError::TurnedAway)) => {
                 view.breaker.close();
+                if !view.turns_away.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(queue = %view.id, %error, "newcomers are told to come back");
+                }
             }
+            Err(StoreError::UnknownQueue(_)) => view.breaker.close(),
         }
         result
     }

@@ -11,7 +11,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_env("CORVUS_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("CORVUS_LOG").unwrap_or_else(|_| {
+        // What the client of the store says of its inner life, the gateway says in its own words.
+        EnvFilter::new("info,redis=off")
+    });
     // Standard output belongs to the access log.
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -1,6 +1,6 @@
 //! What this gateway knows of one queue between two calls.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use corvus_core::{Id, token::Sid};
 
@@ -20,6 +20,8 @@ pub(super) struct View {
     since: AtomicU64,
     /// For this queue alone: in a Cluster the servers of others may be well.
     pub(super) breaker: Breaker,
+    /// The store has no memory for newcomers, and the log says so.
+    pub(super) turns_away: AtomicBool,
     pub(super) joins: Limiter<std::net::IpAddr>,
     pub(super) polls: Limiter<Sid>,
     pub(super) beats: Beats,
@@ -33,6 +35,7 @@ impl View {
             offset: AtomicI64::new(UNKNOWN),
             since: AtomicU64::new(0),
             breaker: Breaker::default(),
+            turns_away: AtomicBool::new(false),
             joins: Limiter::new(60_000),
             polls: Limiter::new(1_000),
             beats: Beats::new(),

@@ -211,6 +211,13 @@ impl<C: Commands> SharedKeys<C> {
                 Step::Put(file) => self.put(&stored, &file).await?,
                 Step::Make => {
                     let mono = self.clock.mono_ms();
+                    if turn.nobody_since.is_none() {
+                        tracing::info!(
+                            "neither this gateway nor the store has queue keys: waiting {} s for \
+                             gateways that have some",
+                            EMPTY_MS / 1_000
+                        );
+                    }
                     let since = *turn.nobody_since.get_or_insert(mono);
                     if mono.saturating_sub(since) < EMPTY_MS {
                         return Ok(stored);

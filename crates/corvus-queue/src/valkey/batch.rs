@@ -163,6 +163,13 @@ impl Room {
     fn learn(&self, reply: &Reply, level: Level) {
         {
             let mut known = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.is_some_and(|known| known.born_ms < reply.born_ms) {
+                tracing::warn!(
+                    queue = %self.id,
+                    "the store has lost this queue: places are held for those inside, and those who \
+                     wait come back in their order"
+                );
+            }
             // Calls in parallel may come back in any order.
             if known.is_none_or(|known| known.born_ms != reply.born_ms || reply.n > known.n) {
                 *known = Some(reply.report());

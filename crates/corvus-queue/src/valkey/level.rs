@@ -36,6 +36,22 @@ impl Level {
         Self { version, capacity: *capacity, rate: *rate, paused: *paused }
     }
 
+    /// The next version, with what differs between two configurations of a gateway. The rest stays
+    /// as it is: another capacity does not end a pause that somebody else made.
+    fn changed(&self, before: &Self, after: &Self) -> Self {
+        let mut next = Self { version: self.version.saturating_add(1), ..*self };
+        if after.capacity != before.capacity {
+            next.capacity = after.capacity;
+        }
+        if after.rate != before.rate {
+            next.rate = after.rate;
+        }
+        if after.paused != before.paused {
+            next.paused = after.paused;
+        }
+        next
+    }
+
     /// Whether both say the same, whatever their versions.
     fn agrees(&self, other: &Self) -> bool {
         Self { version: 0, ..*self } == Self { version: 0, ..*other }
@@ -50,10 +66,11 @@ pub(super) struct Levels {
     own: Level,
     /// The highest version known: sent with each call, so that a store which lost it has it again.
     held: Level,
-    /// `held` is a change of ours that the store has not shown yet.
-    pending: bool,
-    /// The version of which the operator was told that it differs.
-    #[serde(default)]
+    /// `held` has a change of ours that the store has not shown yet: what our configuration said
+    /// before it.
+    pending: Option<Level>,
+    /// The version of which the operator was told, since the start, that it differs.
+    #[serde(skip)]
     told: u64,
 }
 
@@ -70,7 +87,7 @@ pub(super) enum News {
 impl Levels {
     pub(super) const fn new(own: Level) -> Self {
         let held = Level { version: 1, ..own };
-        Self { own, held, pending: false, told: 0 }
+        Self { own, held, pending: None, told: 0 }
     }
 
     pub(super) const fn held(&self) -> &Level {
@@ -82,27 +99,28 @@ impl Levels {
         if own.agrees(&self.own) {
             return false;
         }
+        let before = *self.pending.get_or_insert(self.own);
         self.own = own;
-        self.held = Level { version: self.held.version.saturating_add(1), ..own };
-        self.pending = true;
+        self.held = self.held.changed(&before, &own);
         true
     }
 
     /// Takes what the store said.
     pub(super) fn note(&mut self, stored: Level) -> News {
         if stored == self.held {
-            if std::mem::take(&mut self.pending) {
-                return News::Changed;
-            }
-            return self.compare();
+            let was_pending = self.pending.take().is_some();
+            return match self.compare() {
+                News::Nothing if was_pending => News::Changed,
+                news => news,
+            };
         }
         if stored.version < self.held.version {
             // An old reply, or one to a call from before the change.
             return News::Nothing;
         }
-        if self.pending {
+        if let Some(before) = &self.pending {
             // Somebody else's change took the version: ours is the newer one.
-            self.held.version = stored.version.saturating_add(1);
+            self.held = stored.changed(before, &self.own);
             return News::Changed;
         }
         self.held = stored;
@@ -244,7 +262,7 @@ mod tests {
         let kept = serde_json::to_string(&a).unwrap();
         let mut again: Levels = serde_json::from_str(&kept).unwrap();
         assert!(!again.configure(level(0, 10)), "the same configuration as before");
-        assert_eq!(exchange(&mut store, &mut again), News::Nothing);
+        assert_eq!(exchange(&mut store, &mut again), News::Differs, "and says so again");
         assert_eq!(store, Some(level(7, 50)));
         let mut edited: Levels = serde_json::from_str(&kept).unwrap();
         assert!(edited.configure(level(0, 12)));
@@ -280,6 +298,26 @@ mod tests {
         let pages: BTreeMap<String, Levels> =
             serde_json::from_slice(&kept.lock().unwrap()).unwrap();
         assert_eq!(pages["drop"], levels);
+    }
+
+    #[test]
+    fn a_change_of_one_thing_leaves_the_others() {
+        let (mut a, mut b) = (Levels::new(level(0, 10)), Levels::new(level(0, 10)));
+        let mut store = Some(level(1, 10));
+        b.configure(Level { paused: true, ..level(0, 10) });
+        exchange(&mut store, &mut b);
+        exchange(&mut store, &mut a);
+        a.configure(level(0, 12));
+        exchange(&mut store, &mut a);
+        assert_eq!(store, Some(Level { paused: true, ..level(3, 12) }), "still paused");
+        // At the same time on two gateways.
+        a.configure(level(0, 14));
+        b.configure(level(0, 10));
+        exchange(&mut store, &mut a);
+        exchange(&mut store, &mut b);
+        exchange(&mut store, &mut b);
+        exchange(&mut store, &mut a);
+        assert_eq!(store, Some(level(5, 14)), "one opened the line, the other made it wider");
     }
 
     #[test]

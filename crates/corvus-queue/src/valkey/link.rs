@@ -14,7 +14,7 @@ mod replace;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -85,6 +85,8 @@ struct Shared {
     replacing: Arc<tokio::sync::Mutex<()>>,
     /// Attempts so far.
     attempts: AtomicU64,
+    /// One of them led to a server.
+    met: AtomicBool,
 }
 
 #[derive(Default)]
@@ -113,6 +115,7 @@ impl Link {
             state: Mutex::default(),
             replacing: Arc::default(),
             attempts: AtomicU64::new(0),
+            met: AtomicBool::new(false),
         })))
     }
 
@@ -237,7 +240,9 @@ impl Shared {
             Err(_) => State::Idle,
         };
         if let Ok(open) = &outcome {
-            tokio::spawn(inspect::inspect(open.conn.clone(), self.target.address.to_string()));
+            let first = !self.met.swap(true, Ordering::Relaxed);
+            let address = self.target.address.to_string();
+            tokio::spawn(inspect::inspect(open.conn.clone(), address, first));
         }
         // Nobody may be waiting any more.
         let _ = done.send(Some(outcome));

@@ -23,7 +23,7 @@ fn a_full_store_keeps_no_released_session_alive() {
         assert!(!passes(decision), "{decision:?}");
         assert_eq!((&released.admission, &released.place), (&shown.admission, &shown.place));
     }
-    XX!;
+    assert!(site.service.store_is_up(&site.queue.settings.id));
     site.faulty().full.store(false, SeqCst);
     assert_eq!(rank(site.request(&mut released)), Some(1));
 }
@@ -72,12 +72,13 @@ fn a_queue_that_left_the_configuration_is_asked_no_more() {
     assert_eq!(ticks(), 2);
     site.fail(Some(down()));
     now(site.service.tick());
-    XX;
+    assert!(!site.service.store_is_up(&site.queue.settings.id));
     site.service.configure(std::slice::from_ref(&other));
     site.fail(None);
     site.wait(3_001);
     assert_eq!(ticks(), 1);
-    assert!(!site.service.store_is_down(), "of the queue that is gone nobody asks");
+    let gone = &site.queue.settings.id;
+    assert!(!site.service.store_is_up(gone), "of the queue that is gone nobody asks");
     // A request that began before goes on.
     site.wait(16_000);
     assert!(passes(site.request(&mut browser)));

@@ -22,7 +22,7 @@ struct Facts {
 }
 
 /// Asks and logs. Silent when the server does not want to be asked.
-pub(super) async fn inspect(conn: Conn, address: String) {
+pub(super) async fn inspect(conn: Conn, address: String, first: bool) {
     let info = redis::cmd("INFO");
     let answer = match conn {
         Conn::One(mut conn) => timeout(PATIENCE, info.query_async(&mut conn)).await,
@@ -37,7 +37,12 @@ pub(super) async fn inspect(conn: Conn, address: String) {
     servers.sort_unstable();
     servers.dedup();
     let server = servers.join(", ");
-    tracing::info!(store = %address, %server, "connected to the queue store");
+    // Who cannot serve is connected to again and again; that it serves is said elsewhere.
+    if first {
+        tracing::info!(store = %address, %server, "connected to the queue store");
+    } else {
+        tracing::debug!(store = %address, %server, "connected to the queue store again");
+    }
     if facts.iter().any(|facts| facts.major.is_some_and(|major| major < OLDEST)) {
         tracing::warn!(
             store = %address, %server,

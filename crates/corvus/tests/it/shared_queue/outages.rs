@@ -348,6 +348,8 @@ impl Site {
 
     async fn leave(&self, visitors: &mut [Visitor]) {
         for visitor in visitors {
+            // They do not know of a place that they got while nobody heard the store.
+            self.timed(visitor.request("GET", "/", Accept::Json, &[], b"")).await;
             self.timed(visitor.request("POST", LEAVE, Accept::Json, &[], b"")).await;
         }
     }
