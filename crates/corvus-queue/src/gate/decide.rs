@@ -13,6 +13,8 @@ use crate::op::{Answer, Op, Reply, StoreError, Waiting};
 const RETRY_AFTER_S: u64 = 30;
 /// Retry-After of a start far away, seconds: proxies and clients forget longer ones.
 const RETRY_AFTER_MAX_S: u64 = 3_600;
+/// Reloads that one session may make a second, as a multiple of its polls.
+const RELOADS_PER_POLL: u32 = 10;
 /// During an outage, places are due again after this long.
 const OUTAGE_POLL_MS: u64 = 30_000;
 
@@ -196,11 +198,11 @@ impl QueueService {
         Outcome { place, ..keep(Decision::NeedsCookie) }
     }
 
-    /// Whether a session asks for more than its polls and, whatever their limit, the reload that
-    /// follows one of them. While the store is away nobody asks it anything, so all may.
+    /// Whether a session makes more requests that the store must be asked for than a browser does
+    /// that restores all its tabs. While the store is away nobody asks it anything, so all may.
     fn is_too_often(&self, queue: &Queue, view: &View, sid: Sid) -> bool {
-        let limit = queue.gate.polls_per_session_per_s.saturating_add(1);
-        !view.breaker.is_open() && !view.polls.try_hit(sid, limit, self.clock.mono_ms())
+        let limit = queue.gate.polls_per_session_per_s.saturating_mul(RELOADS_PER_POLL);
+        !view.breaker.is_open() && !view.reloads.try_hit(sid, limit, self.clock.mono_ms())
     }
 
     /// Asks with the right to a new place, as far as the limits allow. What a newcomer takes of them

@@ -24,6 +24,7 @@ pub(super) struct View {
     pub(super) turns_away: AtomicBool,
     pub(super) joins: Limiter<std::net::IpAddr>,
     pub(super) polls: Limiter<Sid>,
+    pub(super) reloads: Limiter<Sid>,
     pub(super) beats: Beats,
     pub(super) waiters: Waiters,
 }
@@ -38,6 +39,7 @@ impl View {
             turns_away: AtomicBool::new(false),
             joins: Limiter::new(60_000),
             polls: Limiter::new(1_000),
+            reloads: Limiter::new(1_000),
             beats: Beats::new(),
             waiters: Waiters::new(),
         }
