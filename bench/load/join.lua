@@ -1,12 +1,15 @@
--- A visitor after the other on each connection: the first request has no cookie and gets a proof of
--- cookies, the second shows it and gets a place. Half of the requests are joins.
-local cookie
+-- Newcomers without end: a request without a cookie brings a proof of cookies, and a request that shows
+-- one brings a place. All connections of a thread share one state, so proofs go through a list.
+local proofs = {}
 
 function request()
-  return wrk.format("GET", "/", { Host = "localhost", Accept = "application/json", Cookie = cookie })
+  return wrk.format("GET", "/", { Host = "localhost", Accept = "application/json",
+    Cookie = table.remove(proofs) })
 end
 
 function response(status, headers)
   local set = headers["Set-Cookie"] or headers["set-cookie"]
-  cookie = not cookie and set and set:match("^[^;]+") or nil
+  -- v2.<key>.q.<queue>.<sid>.<issued>.<ticket>.<due>.<mac>: ticket 0 is a proof, not a place.
+  local cookie, ticket = (set or ""):match("^([^;]+=v2%.[^.]+%.q%.[^.]+%.[^.]+%.[^.]+%.([^.]+)%.[^;]+)")
+  if ticket == "0" then proofs[#proofs + 1] = cookie end
 end
