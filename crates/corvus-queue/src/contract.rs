@@ -14,7 +14,9 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use corvus_config::snapshot::{Method, QueueSettings, Rate, Schedule};
+use corvus_config::snapshot::{
+    Method, OnStoreFailure, QueueGate, QueuePage, QueueSettings, Rate, SameSite, Schedule,
+};
 use corvus_core::{Id, token::Sid};
 
 use self::model::Model;
@@ -100,6 +102,24 @@ impl Store for Pair {
 fn worth_a_look(reply: &Reply) -> bool {
     let visitors = reply.waiting + reply.inside;
     visitors <= 100 || visitors.is_multiple_of(250)
+}
+
+/// What the gateway needs to know of a queue, as a Document has it that says nothing; but closed
+/// without a store.
+pub(crate) fn gate() -> QueueGate {
+    QueueGate {
+        joins_per_ip_per_min: 60,
+        polls_per_session_per_s: 3,
+        max_waiting_per_ip: None,
+        on_store_failure: OnStoreFailure::Closed,
+        bind_network: false,
+        paths: vec!["/".into()],
+        bypass: None,
+        cookie_same_site: SameSite::Lax,
+        cookie_domain: None,
+        status: 429,
+        page: QueuePage::default(),
+    }
 }
 
 /// Times as in the specification's defaults, with a small capacity.

@@ -1,6 +1,6 @@
 use std::{fs, time::Duration};
 
-use corvus_config::snapshot::{OnStoreFailure, QueueGate, QueuePage, QueueSettings, SameSite};
+use corvus_config::snapshot::QueueSettings;
 use corvus_core::{
     FakeClock,
     token::{Admission, Place, Sid, Ticket},
@@ -8,7 +8,7 @@ use corvus_core::{
 
 use super::*;
 use crate::{
-    contract::{settings, sid},
+    contract::{gate, settings, sid},
     op::Answer,
 };
 
@@ -42,20 +42,7 @@ impl Bench {
 }
 
 fn queue(settings: QueueSettings) -> Arc<Queue> {
-    let gate = QueueGate {
-        joins_per_ip_per_min: 60,
-        polls_per_session_per_s: 3,
-        max_waiting_per_ip: None,
-        on_store_failure: OnStoreFailure::Open,
-        bind_network: false,
-        paths: vec!["/".into()],
-        bypass: None,
-        cookie_same_site: SameSite::Lax,
-        cookie_domain: None,
-        status: 429,
-        page: QueuePage::default(),
-    };
-    Arc::new(Queue { settings, gate })
+    Arc::new(Queue { settings, gate: gate() })
 }
 
 fn ticket(answer: Answer) -> u64 {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use corvus_config::snapshot::{OnStoreFailure, QueueGate, QueuePage, QueueSettings, SameSite};
+use corvus_config::snapshot::{OnStoreFailure, QueueGate, QueueSettings};
 use corvus_core::FakeClock;
 use proptest::prelude::*;
 
@@ -26,19 +26,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn queue(settings: QueueSettings, gate: impl FnOnce(&mut QueueGate)) -> Arc<Queue> {
-    let mut queue_gate = QueueGate {
-        joins_per_ip_per_min: 60,
-        polls_per_session_per_s: 3,
-        max_waiting_per_ip: None,
-        on_store_failure: OnStoreFailure::Closed,
-        bind_network: false,
-        paths: vec!["/".into()],
-        bypass: None,
-        cookie_same_site: SameSite::Lax,
-        cookie_domain: None,
-        status: 429,
-        page: QueuePage::default(),
-    };
+    let mut queue_gate = contract::gate();
     gate(&mut queue_gate);
     Arc::new(Queue { settings, gate: queue_gate })
 }

@@ -5,7 +5,7 @@
 //! it catches up.
 
 /// Gateways remembered. Of more, the ones that called longest ago are forgotten.
-pub(crate) const CALLERS_MAX: usize = 256;
+const CALLERS_MAX: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Callers {

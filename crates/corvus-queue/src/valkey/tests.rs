@@ -1,6 +1,5 @@
 //! The whole engine, from the thread of a caller.
 
-use corvus_config::snapshot::{OnStoreFailure, QueueGate, QueuePage, SameSite};
 use corvus_testkit::{
     ChaosProxy,
     store::{StoreOptions, StoreServer},
@@ -9,25 +8,12 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    contract::{settings, sid},
+    contract::{gate, settings, sid},
     op::Answer,
 };
 
 fn queue(capacity: u64) -> Arc<Queue> {
-    let gate = QueueGate {
-        joins_per_ip_per_min: 60,
-        polls_per_session_per_s: 3,
-        max_waiting_per_ip: None,
-        on_store_failure: OnStoreFailure::Closed,
-        bind_network: false,
-        paths: vec!["/".into()],
-        bypass: None,
-        cookie_same_site: SameSite::Lax,
-        cookie_domain: None,
-        status: 429,
-        page: QueuePage::default(),
-    };
-    Arc::new(Queue { settings: settings(capacity), gate })
+    Arc::new(Queue { settings: settings(capacity), gate: gate() })
 }
 
 fn start(store: &StoreServer) -> Valkey {
